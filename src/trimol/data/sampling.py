@@ -1,0 +1,229 @@
+"""Independent draws: a batch sampler whose k index sets per step know nothing of each other.
+
+Splitting a shuffled batch gives parts that are disjoint; the theory of double sampling assumes
+parts that are independent. `IndependentDraws` draws them so.
+
+The indices of a step are a pure function of (seed, step, draw): these three *are* the counter of
+a Philox generator. So a position is one number, resuming is exact by construction, and NumPy
+promises the stream for all versions. (A ``torch.Generator`` would have to be seeded by a hash,
+of which its CPU engine takes 32 bits: steps would begin to repeat after some 65 000.)
+"""
+
+from collections.abc import Iterator, Sized
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.random import Philox
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Sampler
+
+from trimol.data.draws import sizes, whole_number
+
+_WORD = 2**64
+
+
+class IndependentDraws(Sampler[list[int]]):
+    """Batch sampler that draws k index sets per step, independently of each other.
+
+    One step's batch is the k sets in a row, with the sizes that `trimol.data.draws` splits into:
+    ``draws(DataLoader(data, batch_sampler=sampler), k)`` yields exactly the independent sets.
+
+    Every step is independent of every other: there are no epochs in which each sample comes once.
+    An iteration is ``steps`` steps long and goes on where the last one stopped. If it was left
+    early, the next one is the rest of it.
+
+    With ``num_workers > 0`` a DataLoader asks for indices ahead of the training, so ``step`` is
+    ahead of it too. To resume from what was *used*, count the steps and save
+    ``state_dict(step=count)``.
+
+    Args:
+        data: The data set, or its size.
+        batch_size: Samples per step, over all draws.
+        k: Number of draws, ``method.draws``.
+        replacement: Whether one sample may come several times within one draw.
+        seed: Names the sequence. Different seeds give independent sequences.
+        steps: Steps of one iteration. None: without end.
+
+    Example:
+        >>> from torch.utils.data import DataLoader, TensorDataset
+        >>> from trimol.data import pairs
+        >>> x = torch.arange(1000)
+        >>> sampler = IndependentDraws(x, batch_size=8, k=2, seed=1, steps=100)
+        >>> loader = DataLoader(TensorDataset(x), batch_sampler=sampler)
+        >>> [first], [second] = next(iter(pairs(loader)))
+        >>> first.tolist() == sampler.indices(0)[0].tolist()
+        True
+
+        On tensors in memory no loader is needed:
+
+        >>> for first, second in sampler.sets():
+        ...     batches = x[first], x[second]
+        >>> sampler.step
+        100
+    """
+
+    def __init__(
+        self,
+        data: int | Sized,
+        batch_size: int,
+        k: int = 2,
+        *,
+        replacement: bool = False,
+        seed: int = 0,
+        steps: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.size = _size(data)
+        self.k = whole_number("k", k, least=1)
+        self.batch_size = whole_number("batch_size", batch_size, least=1)
+        self.replacement = bool(replacement)
+        self.seed = _word("seed", seed)
+        self.steps = None if steps is None else whole_number("steps", steps, least=1)
+        self.step = 0
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        if self.batch_size < self.k:
+            raise ValueError(f"batch_size must be at least k={self.k}, got {self.batch_size}")
+        largest = sizes(self.batch_size, self.k)[0]
+        if not self.replacement and largest > self.size:
+            raise ValueError(
+                f"batch_size={self.batch_size} needs {largest} distinct samples in each of "
+                f"k={self.k} draws, but data has {self.size}: make it smaller or set "
+                "replacement=True"
+            )
+
+    def indices(self, step: int) -> tuple[Tensor, ...]:
+        """The k index sets of any step; does not move the sampler.
+
+        Args:
+            step: Number of the step, from 0.
+
+        Example:
+            >>> first, second = IndependentDraws(60_000, batch_size=64).indices(step=7)
+            >>> first.shape, second.dtype
+            (torch.Size([32]), torch.int64)
+        """
+        step = _word("step", step)
+        sample = _with_replacement if self.replacement else _without_replacement
+        return tuple(
+            torch.from_numpy(sample(_stream(self.seed, step, draw), self.size, count))
+            for draw, count in enumerate(sizes(self.batch_size, self.k))
+        )
+
+    def sets(self) -> Iterator[tuple[Tensor, ...]]:
+        """Iterate over the k index sets of each step, as tensors: for data in memory."""
+        left = None if self.steps is None else self.steps - self.step % self.steps
+        end = None if left is None else self.step + left
+        while end is None or self.step < end:
+            self.step += 1  # before the yield: a loop left by break has used this step
+            yield self.indices(self.step - 1)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (torch.cat(sets).tolist() for sets in self.sets())
+
+    def __len__(self) -> int:
+        if self.steps is None:
+            raise TypeError("an endless sampler has no length: give it steps")
+        return self.steps
+
+    def state_dict(self, step: int | None = None) -> dict[str, Any]:
+        """What a fresh sampler needs to go on from here, or from another step.
+
+        Args:
+            step: Number of steps used. By default, the number of steps handed out.
+
+        Example:
+            >>> sampler = IndependentDraws(100, batch_size=4, seed=3)
+            >>> used = [next(iter(sampler)) for _ in range(5)]
+            >>> fresh = IndependentDraws(100, batch_size=4)
+            >>> fresh.load_state_dict(sampler.state_dict())
+            >>> next(iter(fresh)) == next(iter(sampler))
+            True
+        """
+        step = self.step if step is None else _word("step", step)
+        return {"step": step, "seed": self.seed, **self._shape()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state, bit for bit.
+
+        Args:
+            state: What `state_dict` gave. The seed is taken from it; data, batch and draws must
+                be the ones it was saved with.
+        """
+        for name, value in self._shape().items():
+            if state[name] != value:
+                raise ValueError(
+                    f"state was saved with {name}={state[name]}, this sampler has {name}={value}"
+                )
+        self.step, self.seed = _word("step", state["step"]), _word("seed", state["seed"])
+
+    def _shape(self) -> dict[str, Any]:
+        """The settings that the indices of a step depend on, beside the seed."""
+        return {name: getattr(self, name) for name in ("size", "batch_size", "k", "replacement")}
+
+
+def _size(data: int | Sized) -> int:
+    if isinstance(data, int | np.integer):
+        return whole_number("data", data, least=1)
+    try:
+        size = len(data)
+    except TypeError as error:
+        kind = type(data).__name__
+        raise TypeError(f"data must be a size or have a length, got {kind}") from error
+    if size == 0:
+        raise ValueError(f"data must not be empty, got a {type(data).__name__} of length 0")
+    return size
+
+
+def _word(name: str, value: int) -> int:
+    """Check a number that becomes one 64-bit word of the generator's key or counter."""
+    value = whole_number(name, value, least=0)
+    if value >= _WORD:
+        raise ValueError(f"{name} must be below 2**64, got {value}")
+    return value
+
+
+def _stream(seed: int, step: int, draw: int) -> Philox:
+    # The generator counts in the first of the counter's four words and never reaches the others.
+    return Philox(
+        key=np.array([seed, 0], dtype=np.uint64),
+        counter=np.array([0, 0, draw, step], dtype=np.uint64),
+    )
+
+
+def _with_replacement(stream: Philox, size: int, count: int) -> NDArray[np.int64]:
+    """``count`` independent uniform numbers below ``size``."""
+    # Words above the last full multiple of size are rejected: the remainder is exactly uniform.
+    last = np.uint64(_WORD // size * size - 1)
+    found = np.empty(0, dtype=np.uint64)
+    while len(found) < count:
+        words = stream.random_raw(count - len(found))
+        found = np.concatenate([found, words[words <= last]])
+    return (found % np.uint64(size)).astype(np.int64)
+
+
+def _without_replacement(stream: Philox, size: int, count: int) -> NDArray[np.int64]:
+    """``count`` distinct numbers below ``size``: each ordered choice is equally likely.
+
+    The first ``count`` distinct values of a uniform sequence have that law, and cost
+    O(count), however large the data. Above half of the data repeats abound: shuffle it then.
+    """
+    if 2 * count > size:
+        return _permutation(stream, size)[:count]
+    found: dict[int, None] = {}  # a set that keeps the order
+    while len(found) < count:
+        found |= dict.fromkeys(_with_replacement(stream, size, count - len(found)).tolist())
+    return np.fromiter(found, dtype=np.int64, count=count)
+
+
+def _permutation(stream: Philox, size: int) -> NDArray[np.int64]:
+    """All numbers below ``size`` in uniform order: the ranks of random words, if all differ."""
+    while True:
+        words = stream.random_raw(size)
+        order = np.argsort(words)
+        ranked = words[order]
+        if not np.any(ranked[1:] == ranked[:-1]):
+            return order

@@ -1,0 +1,174 @@
+"""What the losses of one step tell a method, computed when it is asked for.
+
+A method sees only this object: the loss values, the Gramian, the product G1ᵀ(G2 λ). When its
+weights are known, `Evidence.scalar` turns them into the scalar that the user differentiates,
+without repeating a backward that was done for the evidence.
+"""
+
+import functools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import get_gradient_edge
+
+from trimol.gradients import reduce
+from trimol.gradients.graph import Graph, record
+from trimol.gradients.losses import Losses, as_vector, starts
+from trimol.gradients.params import trainable
+from trimol.gradients.product import directional, gradient
+from trimol.gradients.rows import gram, gramian, jacobian
+from trimol.gradients.scalar import attached, weighted
+
+
+class NonFinite(ArithmeticError):
+    """The evidence of this step holds NaN or infinity."""
+
+
+class Evidence:
+    """The losses of one step, their graphs, and what can be computed from them.
+
+    Parameters that the losses reach but that the method was not given (the *others*: task heads)
+    are not weighed: the scalar's gradient is the plain sum of the losses' gradients there.
+
+    Args:
+        draws: One loss vector per independent batch.
+        params: The parameters that the method weighs.
+        objectives: The number M of objectives that every draw must have.
+
+    Attributes:
+        route: How the gradients' evidence was computed (empty before any was asked for).
+        reason: Why a faster exact way was not possible (empty if it was).
+        findings: What was asked for, by name: ``gramian``, ``product``.
+    """
+
+    def __init__(self, draws: Sequence[Losses], params: Sequence[Tensor], objectives: int) -> None:
+        self.params = trainable(params)
+        self.draws = [as_vector(d, f"losses (draw {i + 1})") for i, d in enumerate(draws)]
+        _check_lengths(self.draws, objectives)
+        _check_distinct(self.draws)
+        self.graphs = [record(vector, self.params) for vector in self.draws]
+        for vector, graph in zip(self.draws, self.graphs, strict=True):
+            _check_reach(vector, graph)
+        self.route = ""
+        self.reason = ""
+        self.findings: dict[str, Tensor] = {}
+        self._rows: Tensor | None = None
+        self._direction: Sequence[Tensor] | None = None
+
+    @functools.cached_property
+    def losses(self) -> Tensor:
+        """The losses' values: the mean over the draws, and over processes."""
+        values = torch.stack([vector.detach() for vector in self.draws]).double().mean(0)
+        return reduce.mean_small(values)
+
+    def gramian(self, *, chunk: int | None = None) -> Tensor:
+        """GᵀG of the (only) draw's gradients; see :func:`trimol.gradients.gramian`."""
+        (vector,) = self.draws
+        self.route = "rows"
+        if chunk is not None and chunk < len(vector):
+            return self._found("gramian", gramian(vector, self.params, chunk=chunk))
+        self._rows = jacobian(vector, self.params)
+        return self._found("gramian", gram(self._rows))
+
+    def product(self, weights: Tensor, *, keep_direction: bool = False) -> Tensor:
+        """G1ᵀ(G2 λ) of the first two draws; see :func:`trimol.gradients.product`.
+
+        Args:
+            weights: λ.
+            keep_direction: Compute ½(G1 + G2)λ as well, so that `scalar`, which must then be
+                called with the same λ, needs no backward of its own.
+        """
+        first, second = self.draws[:2]
+        retain = not keep_direction or bool(self.others)
+        pulled = reduce.mean_large(gradient(second, self.params, weights, retain=retain))
+        found = directional(self.graphs[0], first, self.params, pulled)
+        self.route, self.reason = found.route, found.reason
+        if keep_direction:
+            own = gradient(first, self.params, weights, retain=retain)
+            self._direction = [a.lerp_(b, 0.5) for a, b in zip(own, pulled, strict=True)]
+        return self._found("product", reduce.mean_small(found.values))
+
+    def _found(self, name: str, evidence: Tensor) -> Tensor:
+        self.findings[name] = evidence
+        if not evidence.isfinite().all():
+            raise NonFinite
+        return evidence
+
+    @functools.cached_property
+    def others(self) -> list[Tensor]:
+        """Leaves with gradient that the losses reach and the method does not weigh."""
+        return list({id(leaf): leaf for graph in self.graphs for leaf in graph.others}.values())
+
+    def scalar(self, weights: Tensor, draws: Sequence[Tensor] | None = None) -> Tensor:
+        """The scalar worth λᵀF whose gradient is G λ on the parameters and plain on the others.
+
+        Args:
+            weights: λ.
+            draws: The draws that x moves on: their mean. All of them by default.
+        """
+        used = self.draws if draws is None else draws
+        value = torch.stack([weighted(vector, weights) for vector in used]).mean()
+        direction = self._known_direction(weights)
+        if direction is not None:
+            plain = self._on_others(used, torch.ones_like(weights))
+            return attached(value.detach(), [*self.params, *self.others], [*direction, *plain])
+        if self.others:
+            missing = self._on_others(used, 1 - weights)
+            return attached(value, self.others, missing)
+        return value
+
+    def _known_direction(self, weights: Tensor) -> Sequence[Tensor] | None:
+        if self._rows is None:
+            return self._direction
+        flat = weights.to(self._rows) @ self._rows
+        parts = torch.split(flat, [p.numel() for p in self.params])
+        return [part.view_as(p) for part, p in zip(parts, self.params, strict=True)]
+
+    def _on_others(self, draws: Sequence[Tensor], weights: Tensor) -> Sequence[Tensor]:
+        """Gradient of the draws' mean of ``weights``ᵀF with respect to the others."""
+        if not self.others:
+            return []
+        share = weights / len(draws)
+        total: Sequence[Tensor] = torch.autograd.grad(
+            draws,
+            self.others,
+            [share.to(vector) for vector in draws],
+            retain_graph=True,
+            materialize_grads=True,
+        )
+        return total
+
+
+def _check_lengths(draws: Sequence[Tensor], objectives: int) -> None:
+    for i, vector in enumerate(draws):
+        if len(vector) != objectives:
+            raise ValueError(
+                f"losses (draw {i + 1}) must have {objectives} entries, one per objective, found "
+                f"{len(vector)}"
+            )
+
+
+def _check_distinct(draws: Sequence[Tensor]) -> None:
+    """Two draws must be two batches: the same losses passed twice are no double sampling."""
+    origins = [frozenset(starts(vector) or [get_gradient_edge(vector)]) for vector in draws]
+    for i, origin in enumerate(origins):
+        if origin in origins[:i]:
+            raise ValueError(
+                f"losses (draw {origins.index(origin) + 1}) and losses (draw {i + 1}) are the same "
+                "losses: each draw must be computed from a batch of its own"
+            )
+
+
+def _check_reach(vector: Tensor, graph: Graph) -> None:
+    """Every objective whose own graph can be told apart must depend on the parameters."""
+    own = starts(vector)
+    if own is None:
+        unreached = [] if graph.nodes[-1] in graph.active else list(range(len(vector)))
+    else:
+        unreached = [m for m, e in enumerate(own) if e is None or e.node not in graph.active]
+    if unreached:
+        raise ValueError(
+            f"objective {unreached[0]} reaches none of the given parameters: its loss does not "
+            "depend on them"
+        )

@@ -1,0 +1,51 @@
+"""Walking the autograd graph that the forward pass recorded. It is read, never changed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.autograd.graph import Node, get_gradient_edge
+
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The recorded graph behind some losses.
+
+    Attributes:
+        nodes: Every node comes after the nodes it takes its inputs from; the last made the losses.
+        edges: For each node, where its inputs came from.
+        active: The nodes that depend on the parameters, those where a parameter enters included.
+        others: The leaves that require a gradient and are not among the parameters.
+    """
+
+    nodes: list[Node]
+    edges: dict[Node, tuple[tuple[Node | None, int], ...]]
+    active: set[Node]
+    others: list[Tensor]
+
+
+def record(losses: Tensor, params: Sequence[Tensor]) -> Graph:
+    """Read the graph behind ``losses``, depth first, without recursion."""
+    entrances = {get_gradient_edge(p).node for p in params}
+    active: set[Node] = set()
+    nodes: list[Node] = []
+    edges: dict[Node, tuple[tuple[Node | None, int], ...]] = {}
+    others: list[Tensor] = []
+    stack: list[tuple[Node, bool]] = [(get_gradient_edge(losses).node, False)]
+    while stack:
+        node, inputs_done = stack.pop()
+        if inputs_done:
+            nodes.append(node)
+            if node in entrances or any(source in active for source, _ in edges[node]):
+                active.add(node)
+        elif node not in edges:
+            sources = edges[node] = node.next_functions
+            stack.append((node, True))
+            for source, _ in sources:
+                if source is not None and source not in edges:
+                    stack.append((source, False))
+            if not sources and node not in entrances and node.name() == ACCUMULATE:
+                others.append(node.variable)  # type: ignore[attr-defined]
+    return Graph(nodes, edges, active, others)

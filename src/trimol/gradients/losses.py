@@ -1,0 +1,68 @@
+"""Loss vectors: what a user may hand over, checked, and where each objective's graph starts."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+Losses = Tensor | Sequence[Tensor]
+
+
+def as_vector(losses: Losses, name: str = "losses") -> Tensor:
+    """``losses`` as one 1-D tensor with a graph behind it.
+
+    Args:
+        losses: A 1-D tensor with one entry per objective, or a sequence of scalar tensors.
+        name: How to call the argument in an error.
+    """
+    vector = losses if isinstance(losses, Tensor) else _stacked(losses, name)
+    if vector.dim() != 1 or not len(vector):
+        raise ValueError(
+            f"{name} must be a 1-D tensor with one entry per objective (or a sequence of scalar "
+            f"tensors), found shape {tuple(vector.shape)}"
+        )
+    if not vector.is_floating_point():
+        raise TypeError(f"{name} must be floating point, found {vector.dtype}")
+    if not vector.requires_grad:
+        raise ValueError(
+            f"{name} must require grad: no graph leads from it to the parameters (was it detached, "
+            "or computed under torch.no_grad()?)"
+        )
+    return vector
+
+
+def _stacked(losses: Sequence[Tensor], name: str) -> Tensor:
+    entries = list(losses)
+    for m, entry in enumerate(entries):
+        if not isinstance(entry, Tensor):
+            raise TypeError(f"{name}[{m}] must be a scalar tensor, found {type(entry).__name__}")
+        if entry.numel() != 1:
+            raise ValueError(f"{name}[{m}] must be a scalar, found shape {tuple(entry.shape)}")
+    if not entries:
+        raise ValueError(f"{name} must hold at least one loss, found an empty sequence")
+    return torch.stack([entry.reshape(()) for entry in entries])
+
+
+def starts(vector: Tensor) -> list[GradientEdge | None] | None:
+    """Where each objective's own graph starts, when the vector is a stack of scalars.
+
+    ``None`` in the list is an entry without a graph; ``None`` instead of a list means that the
+    vector was computed as one tensor and that its entries cannot be told apart.
+    """
+    node = get_gradient_edge(vector).node
+    if node.name() != "StackBackward0" or len(node.next_functions) != len(vector):
+        return None
+    return [None if n is None else GradientEdge(n, i) for n, i in node.next_functions]
+
+
+def entries(vector: Tensor) -> list[GradientEdge | Tensor]:
+    """One differentiable output per objective.
+
+    Behind a stack, an objective's own graph is entered directly: differentiating an entry of the
+    stack instead would send zeros through the graphs of all the others.
+    """
+    own = starts(vector)
+    if own is None or None in own:
+        return list(vector.unbind())
+    return [edge for edge in own if edge is not None]

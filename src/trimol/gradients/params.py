@@ -1,0 +1,29 @@
+"""The parameters that a method weighs, checked."""
+
+from collections.abc import Iterable, Sequence
+
+from torch import Tensor
+
+
+def checked(params: Iterable[Tensor]) -> list[Tensor]:
+    """``params`` as a list of distinct tensors, with one clear error where it is not."""
+    if isinstance(params, Tensor):
+        raise TypeError("params must be an iterable of tensors, found a single tensor")
+    found: dict[int, Tensor] = {}
+    for i, p in enumerate(params):
+        if not isinstance(p, Tensor):
+            raise TypeError(f"params must hold tensors, found {type(p).__name__} at place {i}")
+        found[id(p)] = p  # tied weights are one parameter
+    if not found:
+        raise ValueError("params must hold at least one tensor, found none (an empty generator?)")
+    return list(found.values())
+
+
+def trainable(params: Sequence[Tensor]) -> list[Tensor]:
+    """The parameters that can receive a gradient now."""
+    live = [p for p in params if p.requires_grad]
+    if not live:
+        raise ValueError(
+            f"params must hold a tensor that requires grad, found {len(params)} frozen"
+        )
+    return live

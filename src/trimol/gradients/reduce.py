@@ -1,0 +1,42 @@
+"""Evidence of the global batch: means over the processes of an initialised ``torch.distributed``.
+
+Every rank holds the gradients of its own part of the batch. The gradient of the global batch is
+their mean, as in ``DistributedDataParallel``; without a process group each function returns what
+it was given.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def is_distributed() -> bool:
+    """Whether evidence has to be joined over processes."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
+def mean_large(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Mean over ranks of gradients: one all-reduce of the flattened whole per dtype."""
+    if not is_distributed():
+        return tensors
+    joined = list(tensors)
+    for dtype in {t.dtype for t in tensors}:
+        places = [i for i, t in enumerate(tensors) if t.dtype == dtype]
+        flat = torch.cat([tensors[i].reshape(-1) for i in places])
+        dist.all_reduce(flat)
+        flat /= dist.get_world_size()
+        sizes = [tensors[i].numel() for i in places]
+        for i, part in zip(places, torch.split(flat, sizes), strict=True):
+            joined[i] = part.view_as(tensors[i])
+    return joined
+
+
+def mean_small(numbers: Tensor) -> Tensor:
+    """Mean over ranks of a few numbers, summed in rank order: bit-identical on every rank."""
+    if not is_distributed():
+        return numbers
+    parts = [torch.empty_like(numbers) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, numbers.contiguous())
+    return torch.stack(parts).mean(0)

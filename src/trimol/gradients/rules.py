@@ -1,0 +1,365 @@
+"""How one node of a recorded graph carries tangents from its inputs to its outputs.
+
+A node holds the tensors that its backward u ↦ Jᵀu needs. The forward t ↦ Jt is had from the same
+tensors, in one of four ways:
+
+- a rule in `RULES`, for the nodes that make up most networks;
+- `SYMMETRIC` nodes have J = Jᵀ (element-wise functions, softmax): their backward *is* the answer;
+- a node with one number as output (most losses) has one row of J: its backward of 1, times t;
+- any other built-in node: u ↦ Jᵀu is linear, so differentiating it along t gives Jt, at the price
+  of a backward and a double backward of that node alone.
+
+Nodes written in Python (``autograd.Function``, module hooks, ``torch.compile``) raise
+`Unsupported`. Node names and the saved tensors read here are those of PyTorch's
+``derivatives.yaml``; the tests hold every rule against a naive Jacobian.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+
+Tangents = tuple[Tensor | None, ...]
+# The saved tensors of a node are attributes that only the C++ side declares: for mypy, Any.
+Rule = Callable[..., "Tensor | Tangents | None"]
+
+_aten = torch.ops.aten
+
+
+class Unsupported(Exception):
+    """A node of the graph cannot carry tangents."""
+
+
+def carry(node: Any, incoming: Tangents) -> Tangents:
+    """The tangents of a node's outputs, from those of its inputs (``None`` stands for zero)."""
+    if all(tangent is None for tangent in incoming):
+        return (None,) * len(node._input_metadata)
+    name = node.name()
+    if name in SYMMETRIC:
+        return (node(incoming[0]),) if len(incoming) == 1 else tuple(node(incoming[0])[:1])
+    rule = RULES.get(name)
+    if rule is None:
+        rule = _generic
+    outgoing = rule(node, *incoming)
+    return outgoing if isinstance(outgoing, tuple) else (outgoing,)
+
+
+def _generic(node: Any, *incoming: Tensor | None) -> Tangents:
+    if isinstance(node, BackwardCFunction) or node.name() == "CopySlices":
+        raise Unsupported(node.name())
+    outputs = node._input_metadata
+    if len(outputs) == 1 and math.prod(outputs[0].shape) == 1:
+        return (_by_gradient(node, incoming),)
+    try:
+        return _by_double_vjp(node, incoming)
+    except RuntimeError as error:
+        raise Unsupported(f"{node.name()}: {error}") from error
+
+
+def _pull(node: Any, *cotangents: Tensor) -> Tangents:
+    pulled = node(*cotangents)
+    return pulled if isinstance(pulled, tuple) else (pulled,)
+
+
+def _by_gradient(node: Any, incoming: Tangents) -> Tensor:
+    """One output: J is a row, the gradient; Jt = Σᵢ⟨gᵢ, tᵢ⟩."""
+    (output,) = node._input_metadata
+    gradients = _pull(node, torch.ones(output.shape, dtype=output.dtype, device=output.device))
+    terms = [
+        torch.dot(g.reshape(-1), t.reshape(-1))
+        for g, t in zip(gradients, incoming, strict=True)
+        if t is not None and g is not None
+    ]
+    if not terms:
+        raise Unsupported(f"{node.name()} gave no gradient")
+    return sum(terms[1:], start=terms[0]).reshape(output.shape)
+
+
+def _by_double_vjp(node: Any, incoming: Tangents) -> Tangents:
+    """Jt = ∂⟨Jᵀu, t⟩/∂u, from the node's own backward u ↦ Jᵀu."""
+    with torch.enable_grad():
+        probes = [
+            torch.zeros(o.shape, dtype=o.dtype, device=o.device, requires_grad=True)
+            for o in node._input_metadata
+        ]
+        pulled = _pull(node, *probes)
+        pairs = [(p, t) for p, t in zip(pulled, incoming, strict=True) if t is not None]
+        if any(p is None or not p.requires_grad for p, _ in pairs):
+            raise Unsupported(f"{node.name()} has no second derivative")
+        return torch.autograd.grad(
+            [p for p, _ in pairs], probes, [t for _, t in pairs], allow_unused=True
+        )
+
+
+def _shape(node: Any, number: int = 0) -> torch.Size:
+    return torch.Size(node._input_metadata[number].shape)
+
+
+def _signed(number: int) -> int:
+    """Saved negative dimensions read back as unsigned 64-bit numbers."""
+    return number - 2**64 if number >= 2**63 else number
+
+
+def _signed_all(numbers: tuple[int, ...] | None) -> tuple[int, ...]:
+    return tuple(map(_signed, numbers or ()))
+
+
+def _plus(a: Tensor | None, b: Tensor | None, shape: torch.Size) -> Tensor | None:
+    """a + b where either may be zero, broadcast to ``shape``."""
+    if a is None or b is None:
+        one = b if a is None else a
+        return one if one is None or one.shape == shape else one.expand(shape)
+    return a + b
+
+
+# -- products ------------------------------------------------------------------------------------
+
+
+def _matmul(add: Callable[..., Tensor], mul: Callable[..., Tensor]) -> Callable[..., Tensor | None]:
+    """d(AB) = dA·B + A·dB, without a temporary for the sum."""
+
+    def rule(da: Tensor | None, b: Any, a: Any, db: Tensor | None) -> Tensor | None:
+        if db is None:
+            return None if da is None else mul(da, b)
+        right = mul(a, db)
+        return right if da is None else add(right, da, b)
+
+    return rule
+
+
+_mm = _matmul(torch.addmm, torch.mm)
+_bmm = _matmul(torch.baddbmm, torch.bmm)
+
+
+def _addmm(node: Any, bias: Tensor | None, a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    if node._saved_alpha != 1 or node._saved_beta != 1:
+        return _generic(node, bias, a, b)[0]
+    if bias is not None and b is not None:
+        right = torch.addmm(bias, node._saved_mat1, b)
+        return right if a is None else right.addmm_(a, node._saved_mat2)
+    product = _mm(a, node._saved_mat2, node._saved_mat1, b)
+    return _plus(product, bias, _shape(node))
+
+
+def _convolution(
+    node: Any, x: Tensor | None, weight: Tensor | None, bias: Tensor | None
+) -> Tensor | None:
+    geometry = (
+        node._saved_stride,
+        node._saved_padding,
+        node._saved_dilation,
+        node._saved_transposed,
+        node._saved_output_padding,
+        node._saved_groups,
+    )
+    result: Tensor | None = None
+    if weight is not None:
+        result = _aten.convolution(node._saved_input, weight, bias, *geometry)
+        bias = None
+    if x is not None:
+        moved = _aten.convolution(x, node._saved_weight, bias, *geometry)
+        return moved if result is None else result.add_(moved)
+    if result is None and bias is not None:
+        return bias.view(-1, *[1] * (len(_shape(node)) - 2)).expand(_shape(node))
+    return result
+
+
+def _mul(node: Any, a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    left = None if a is None else a * node._saved_other
+    right = None if b is None else b * node._saved_self
+    return _plus(left, right, _shape(node))
+
+
+def _div(node: Any, a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    left = None if a is None else a / node._saved_other
+    if b is None:
+        return _plus(left, None, _shape(node))
+    right = b * (-node._saved_self / node._saved_other**2)
+    return _plus(left, right, _shape(node))
+
+
+def _add(node: Any, a: Tensor | None, b: Tensor | None = None) -> Tensor | None:
+    alpha = node._saved_alpha
+    return _plus(a, b if b is None or alpha == 1 else b * alpha, _shape(node))
+
+
+def _sub(node: Any, a: Tensor | None, b: Tensor | None = None) -> Tensor | None:
+    return _plus(a, None if b is None else b * -node._saved_alpha, _shape(node))
+
+
+# -- normalisation and attention -----------------------------------------------------------------
+
+
+def _batch_norm(
+    node: Any, x: Tensor | None, weight: Tensor | None, bias: Tensor | None
+) -> Tensor | None:
+    """y = w·x̂ + b; the Jacobian of y in x is symmetric, channel by channel."""
+    inputs = node._saved_input
+    along = (1, -1, *[1] * (inputs.dim() - 2))
+    result = None if x is None else _pull(node, x)[0]
+    if weight is not None:
+        if node._saved_training:
+            mean, scale = node._saved_result1, node._saved_result2
+        else:
+            mean = node._saved_running_mean
+            scale = (node._saved_running_var + node._saved_eps).rsqrt()
+        slope = scale * weight
+        shift = -mean * slope if bias is None else bias - mean * slope
+        moved = torch.addcmul(shift.view(along), inputs, slope.view(along))
+        return moved.to(inputs.dtype) if result is None else result + moved.to(result.dtype)
+    return _plus(result, None if bias is None else bias.view(along), _shape(node))
+
+
+def _layer_norm(
+    node: Any, x: Tensor | None, weight: Tensor | None, bias: Tensor | None
+) -> Tensor | None:
+    """y = w·x̂ + b; x̂'s Jacobian is symmetric, and is had from the backward without weight."""
+    inputs, mean, scale = node._saved_input, node._saved_result1, node._saved_result2
+    result = None
+    if x is not None:
+        result = _aten.native_layer_norm_backward(
+            x, inputs, node._saved_normalized_shape, mean, scale, None, None, [True, False, False]
+        )[0]
+        if node._saved_weight is not None:
+            result = result * node._saved_weight
+    if weight is not None:
+        normal = ((inputs - mean) * scale).to(inputs.dtype)
+        bias = normal * weight if bias is None else torch.addcmul(bias, normal, weight)
+    return _plus(result, bias, _shape(node))
+
+
+def _log_softmax(node: Any, x: Tensor) -> Tensor:
+    """d log softmax(x) = dx − Σ p·dx."""
+    result, dim = node._saved_result, _signed(node._saved_dim)
+    return x - (result.exp() * x).sum(dim, keepdim=True)
+
+
+def _attention(node: Any, q: Tensor | None, k: Tensor | None, v: Tensor | None) -> Tensor | None:
+    """O = PV with P = softmax(S), S = QKᵀ·scale (+ mask): dO = dP·V + P·dV, dP = P∘(dS − ΣP∘dS).
+
+    The fused kernel keeps Q, K, V; P is formed anew, as the mathematical kernel would.
+    """
+    query, key, value = node._saved_query, node._saved_key, node._saved_value
+    if node._saved_dropout_p:
+        raise Unsupported("fused attention with dropout")
+    scale = node._saved_scale
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = query @ key.mT * scale
+    if node._saved_attn_mask is not None:
+        scores = scores + node._saved_attn_mask
+    if node._saved_is_causal:
+        allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        scores = scores.masked_fill(~allowed, -math.inf)
+    weights = scores.softmax(-1)
+    moved = None if v is None else weights @ v
+    slope = None if q is None else q @ key.mT
+    if k is not None:
+        slope = query @ k.mT if slope is None else slope + query @ k.mT
+    if slope is None:
+        return moved
+    change = weights * slope
+    change = (change - weights * change.sum(-1, keepdim=True)) * scale
+    return change @ value if moved is None else moved + change @ value
+
+
+# -- shapes, reductions, look-ups ----------------------------------------------------------------
+
+
+def _reshape(node: Any, x: Tensor) -> Tensor:
+    return x.reshape(_shape(node))
+
+
+def _cast(node: Any, x: Tensor) -> Tensor:
+    (output,) = node._input_metadata
+    return x.to(device=output.device, dtype=output.dtype)
+
+
+def _cat(node: Any, *parts: Tensor | None) -> Tensor | None:
+    present = [part for part in parts if part is not None]
+    if len(present) < len(parts):  # the sizes of the absent parts are known to the node only
+        return _generic(node, *parts)[0]
+    return torch.cat(present, _signed(node._saved_dim))
+
+
+def _stack(node: Any, *parts: Tensor | None) -> Tensor:
+    present = next(part for part in parts if part is not None)
+    zero = torch.zeros_like(present)
+    return torch.stack([zero if p is None else p for p in parts], _signed(node._saved_dim))
+
+
+def _max_pool(node: Any, x: Tensor) -> Tensor:
+    where = node._saved_result1
+    return x.flatten(-2).gather(-1, where.flatten(-2)).view_as(where)
+
+
+def _embedding(node: Any, weight: Tensor) -> Tensor:
+    if node._saved_scale_grad_by_freq or node._saved_sparse:
+        raise Unsupported("embedding whose gradient is sparse or scaled by frequency")
+    indices, padding = node._saved_indices, _signed(node._saved_padding_idx)
+    rows = F.embedding(indices, weight)
+    if padding >= 0:  # autograd gives this row no gradient
+        rows = rows.masked_fill((indices == padding).unsqueeze(-1), 0)
+    return rows
+
+
+RULES: dict[str, Rule] = {
+    "AddmmBackward0": _addmm,
+    "MmBackward0": lambda n, a, b: _mm(a, n._saved_mat2, n._saved_self, b),
+    "BmmBackward0": lambda n, a, b: _bmm(a, n._saved_mat2, n._saved_self, b),
+    "ConvolutionBackward0": _convolution,
+    "MulBackward0": _mul,
+    "MulBackward1": lambda n, a: a * n._saved_other,
+    "DivBackward0": _div,
+    "AddBackward0": _add,
+    "SubBackward0": _sub,
+    "NativeBatchNormBackward0": _batch_norm,
+    "NativeLayerNormBackward0": _layer_norm,
+    "LogSoftmaxBackward0": _log_softmax,
+    "ScaledDotProductFlashAttentionForCpuBackward0": _attention,
+    "ViewBackward0": _reshape,
+    "UnsafeViewBackward0": _reshape,
+    "ReshapeAliasBackward0": _reshape,
+    "UnsqueezeBackward0": _reshape,
+    "SqueezeBackward0": _reshape,
+    "SqueezeBackward1": _reshape,
+    "SqueezeBackward2": _reshape,
+    "ExpandBackward0": lambda n, x: x.expand(_shape(n)),
+    "TBackward0": lambda n, x: x.t(),
+    "TransposeBackward0": lambda n, x: x.transpose(_signed(n._saved_dim0), _signed(n._saved_dim1)),
+    "PermuteBackward0": lambda n, x: x.permute(_signed_all(n._saved_dims)),
+    "SelectBackward0": lambda n, x: x.select(_signed(n._saved_dim), _signed(n._saved_index)),
+    "SliceBackward0": lambda n, x: _aten.slice(
+        x,
+        _signed(n._saved_dim),
+        _signed(n._saved_start),
+        _signed(n._saved_end),
+        n._saved_step,
+    ),
+    "UnbindBackward0": lambda n, x: x.unbind(_signed(n._saved_dim)),
+    "SplitBackward0": lambda n, x: x.split(n._saved_split_size, _signed(n._saved_dim)),
+    "UnsafeSplitBackward0": lambda n, x: x.split(n._saved_split_size, _signed(n._saved_dim)),
+    "ToCopyBackward0": _cast,
+    "CatBackward0": _cat,
+    "StackBackward0": _stack,
+    "SumBackward0": lambda n, x: x.sum(),
+    "SumBackward1": lambda n, x: x.sum(_signed_all(n._saved_dim), n._saved_keepdim),
+    "MeanBackward0": lambda n, x: x.mean(),
+    "MeanBackward1": lambda n, x: x.mean(_signed_all(n._saved_dim), n._saved_keepdim),
+    "MaxPool2DWithIndicesBackward0": _max_pool,
+    "EmbeddingBackward0": _embedding,
+    "IndexBackward0": lambda n, x: _aten.index(x, n._saved_indices),
+}
+
+# One differentiable input, J = Jᵀ: element-wise functions, copies, softmax.
+SYMMETRIC: frozenset[str] = frozenset(
+    f"{name}Backward0"
+    for name in """
+        Abs Alias Clone Cos Elu Erf Exp Expm1 Gelu Hardsigmoid Hardswish Hardtanh LeakyRelu Log
+        Log1P LogSigmoid MaskedFill Mish NativeDropout Neg Pow Reciprocal Relu Rsqrt SafeSoftmax
+        Sigmoid Silu Sin Softmax Softplus Sqrt Tanh Threshold
+    """.split()  # noqa: SIM905
+)

@@ -1,0 +1,41 @@
+"""One scalar whose gradient is a given direction.
+
+`weighted` leaves the work to the losses' own graph; `attached` carries a direction that is already
+known, so that ``backward()`` has nothing left to compute. Either way ``backward()``, gradient
+scaling, hooks, accumulation and ``DistributedDataParallel`` see an ordinary loss.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def weighted(losses: Tensor, weights: Tensor) -> Tensor:
+    """λᵀF, at least in float32."""
+    dtype = torch.promote_types(losses.dtype, torch.float32)
+    return weights.to(losses.device, dtype) @ losses.to(dtype)
+
+
+def attached(value: Tensor, params: Sequence[Tensor], direction: Sequence[Tensor]) -> Tensor:
+    """A scalar worth ``value`` whose gradient with respect to ``params`` is ``direction``.
+
+    ``value`` may have a graph of its own; its gradient is then added.
+    """
+    result: Tensor = _Attached.apply(value, direction, *params)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Attached(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, direction: Sequence[Tensor], *params: Tensor) -> Tensor:
+        ctx.direction = direction
+        return value.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        (scale,) = upstream
+        return (scale, None, *[d * scale.to(d.device, d.dtype) for d in ctx.direction])

@@ -1,0 +1,70 @@
+"""MGDA: the weights whose combined gradient is shortest."""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from torch import Tensor
+
+from trimol import simplex
+from trimol.gradients import Evidence
+from trimol.methods import checks
+from trimol.methods.base import Method, Needs
+
+
+class MGDA(Method):
+    r"""(Regularised) multiple-gradient descent: the conflict-avoidant direction of this batch.
+
+    .. math::
+        \lambda^*_\rho(x) = \arg\min_{\lambda \in \Delta^M}
+            \|\nabla F_z(x)\, \lambda\|^2 + \rho \|\lambda\|^2, \qquad
+        x_{t+1} = x_t - \alpha \nabla F_z(x_t)\, \lambda^*_\rho(x_t)
+
+    The quadratic problem is solved exactly (:func:`trimol.simplex.min_norm`). On mini-batches this
+    is the naive stochastic MGDA: the weights are a function of the same noise as the gradients, so
+    that the direction is biased. One backward per objective.
+
+    Args:
+        params: The parameters that the method weighs.
+        objectives: M, the number of losses.
+        rho: ρ, the regularisation of λ towards uniform.
+        weights: λ before the first step; matters only where that step's gradients are not finite.
+        every: Compute new weights every so many steps.
+        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
+
+    Example:
+        >>> import torch, trimol
+        >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
+        >>> mgda = trimol.MGDA([x], objectives=2)
+        >>> mgda(torch.stack([(x - 1).square().sum(), (x + 1).square().sum()])).backward()
+        >>> x.grad, mgda.weights
+        (tensor([-1.,  1.]), tensor([0.7500, 0.2500], dtype=torch.float64))
+
+    Reference:
+        J.-A. Désidéri, *Multiple-gradient descent algorithm (MGDA) for multiobjective
+        optimization*, 2012; ρ: Chen et al., *Three-Way Trade-Off in Multi-Objective Learning*,
+        2023, Algorithm 1.
+    """
+
+    needs: ClassVar[Needs] = "gramian"
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        objectives: int,
+        *,
+        rho: float = 0.0,
+        weights: Tensor | Sequence[float] | None = None,
+        every: int = 1,
+        chunk: int | None = None,
+    ) -> None:
+        super().__init__(params, objectives, weights=weights, every=every)
+        self.rho = checks.nonnegative("rho", rho)
+        self.chunk = None if chunk is None else checks.count("chunk", chunk)
+
+    def weigh(self, evidence: Evidence) -> Tensor:
+        """λ*_ρ of the batch."""
+        return simplex.min_norm(evidence.gramian(chunk=self.chunk).double(), self.rho)
+
+    def extra_repr(self) -> str:
+        """What ``print(method)`` shows in the brackets."""
+        return f"{super().extra_repr()}, rho={self.rho:g}"
