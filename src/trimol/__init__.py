@@ -3,15 +3,18 @@
 from trimol import gradients, methods, simplex
 from trimol._version import __version__
 from trimol.data import draws, pairs
+from trimol.errors import Errors, measure
 from trimol.methods import MGDA, MoDo, Static
 
 __all__ = [
     "MGDA",
+    "Errors",
     "MoDo",
     "Static",
     "__version__",
     "draws",
     "gradients",
+    "measure",
     "methods",
     "pairs",
     "simplex",

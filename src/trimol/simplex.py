@@ -34,6 +34,8 @@ for a batch with few objectives, a batched active set for a batch with many.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 from numbers import Real
 
@@ -49,6 +51,7 @@ __all__ = ["min_norm", "project"]
 _Array = npt.NDArray[np.float64]
 
 _EPS = float(np.finfo(np.float64).eps)
+_TINY = float(np.finfo(np.float64).tiny)
 # A certificate is accepted at 16 units of rounding; exact solutions reach 1 to 5.
 _ROUNDING = 16 * _EPS
 # Up to this M a batch tries all 2^M - 1 supports (31 for 5); beyond, the active set is cheaper.
@@ -104,12 +107,14 @@ def _project(v: Tensor) -> Tensor:
 
     NaN or inf in a vector makes that vector's result NaN.
     """
-    exact = _float64(v)
-    top = exact.amax(-1, keepdim=True)
+    x = _float64(v)
+    # What sums to 1 to the rounding of its dtype is left alone, to the last bit.
+    rounding = _finfo(v.dtype).eps / 2 + 4 * _EPS
     # The projection is the same after any shift. Large values are moved to max = 0, which loses
     # nothing that matters: entries below max - 1 get no weight, so they are cut off there.
-    shift = torch.where(top.abs() <= 1, torch.zeros_like(top), top)
-    x = torch.maximum(exact - shift, top - shift - 1)
+    top = x.amax(-1, keepdim=True)
+    shift = top * (top.abs() > 1)
+    x = torch.maximum(x - shift, top - shift - 1)
 
     rank = torch.arange(1, x.shape[-1] + 1, device=x.device)
     descending = x.sort(-1, descending=True).values
@@ -117,21 +122,15 @@ def _project(v: Tensor) -> Tensor:
     # subtraction is exact.
     excess = (descending - (rank == 1).to(x.dtype)).cumsum(-1)
     size = (rank * descending > excess).sum(-1, keepdim=True).clamp(min=1)
-    theta = excess.gather(-1, size - 1) / size
+    excess = excess.gather(-1, size - 1)
+    theta = excess / size * (excess.abs() > rounding)
     weights = (x - theta).clamp(min=0)
 
-    # θ is rounded, and its error counts once for every weight: spread what is left of it.
+    # θ is rounded, and its error counts once for every weight: spread what that adds up to.
     drift = weights.sum(-1, keepdim=True) - 1
-    corrected = (weights - drift / size).clamp(min=0)
-    weights = torch.where(drift.abs() > 4 * _EPS, corrected, weights)
-    return torch.where(_on_simplex(exact, v.dtype), exact, weights).to(v.device, _result_dtype(v))
-
-
-def _on_simplex(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Tell whether float64 ``x`` is on the simplex to the rounding of the ``dtype`` it came in."""
-    half_unit = _finfo(dtype).eps / 2
-    sums_to_one = (x.sum(-1, keepdim=True) - 1).abs() <= half_unit + 4 * _EPS
-    return sums_to_one & (x.amin(-1, keepdim=True) >= 0)
+    spread = (drift.abs() > rounding) & (weights > 0)
+    weights = (weights - drift / size * spread).clamp(min=0)
+    return weights.to(_result_dtype(v)).to(v.device)
 
 
 # --- the min-norm point ---------------------------------------------------------------------------
@@ -193,7 +192,7 @@ def min_norm(gramian: Tensor, rho: float = 0.0) -> Tensor:
         weights = torch.from_numpy(_min_norm_one(array, rho, _tolerance(gramian.dtype)))
     else:
         weights = _min_norm_batched(gramian.detach(), rho)
-    return weights.to(gramian.device, _result_dtype(gramian))
+    return weights.to(_result_dtype(gramian)).to(gramian.device)
 
 
 def _min_norm_one(gramian: _Array, rho: float, tolerance: float) -> _Array:
@@ -207,9 +206,9 @@ def _min_norm_one(gramian: _Array, rho: float, tolerance: float) -> _Array:
     if size == 2:
         return np.array(_min_norm_two(gramian.tolist(), rho))
     H = _regularised(gramian, rho)
-    zero = np.diagonal(H) == 0
-    if zero.any():
-        return np.asarray(zero / zero.sum(), dtype=np.float64)
+    if not H.diagonal().all():
+        zero = (H.diagonal() == 0).astype(np.float64)
+        return np.asarray(zero / zero.sum())
     C, c = _equilibrate(H)
     y, residual = _certified(C, c, _polish(C, c, _nnls(C, c)))
     if not residual <= _ROUNDING:
@@ -217,7 +216,7 @@ def _min_norm_one(gramian: _Array, rho: float, tolerance: float) -> _Array:
     if not residual <= tolerance:
         found = f"got least eigenvalue {_least_eigenvalue(C):.3g} after scaling to unit diagonal"
         raise ValueError(f"gramian must be positive semi-definite, {found}")
-    return np.asarray(c * y / (c @ y), dtype=np.float64)
+    return np.asarray(c * y / (c @ y))
 
 
 def _min_norm_two(gramian: list[list[float]], rho: float) -> tuple[float, float]:
@@ -234,17 +233,17 @@ def _min_norm_two(gramian: list[list[float]], rho: float) -> tuple[float, float]
 
 def _regularised(gramian: _Array, rho: float) -> _Array:
     """Return (G + ρI) / 8, exactly symmetric; the eighth keeps huge entries from overflowing."""
-    eighth = gramian / 8
-    H = (eighth + eighth.T) / 2
+    half = gramian / 16
+    H = half + half.T
     H.flat[:: len(H) + 1] += rho / 8
     return H
 
 
 def _equilibrate(H: _Array) -> tuple[_Array, _Array]:
     """Return C = D⁻¹HD⁻¹ and c = D⁻¹1 (scaled to max 1), D the powers of two next to √diag(H)."""
-    exponent = np.frexp(np.diagonal(H))[1] // 2
-    C = np.ldexp(np.ldexp(H, -exponent), -exponent[:, None])
-    return C, np.ldexp(1.0, exponent.min() - exponent)
+    exponent = np.frexp(H.diagonal())[1] // 2
+    inverse = np.ldexp(1.0, -exponent)
+    return H * inverse * inverse[:, None], inverse / inverse.max()
 
 
 def _nnls(C: _Array, c: _Array) -> _Array:
@@ -252,19 +251,26 @@ def _nnls(C: _Array, c: _Array) -> _Array:
 
     A is the pivoted Cholesky factor: it keeps zeros and tiny entries of C, and takes any rank.
     """
+    size = len(c)
     factor, pivots, rank, _ = lapack.dpstrf(C)
-    order = np.asarray(pivots) - 1
-    stacked = np.empty((rank + 1, len(c)))
-    stacked[:rank] = np.triu(factor[:rank])
+    order = pivots - 1
+    stacked = np.empty((rank + 1, size))
+    np.multiply(factor[:rank], _upper(size)[:rank], out=stacked[:rank])
     stacked[rank] = c[order]
     target = np.zeros(rank + 1)
     target[rank] = 1
-    y = np.zeros_like(c)
-    try:
+    y = np.zeros(size)
+    with contextlib.suppress(RuntimeError):  # out of iterations
         y[order] = nnls(stacked, target)[0]
-    except RuntimeError:  # out of iterations: the certificate will send the vertex to repair
-        y[c.argmax()] = 1
+    if not y.any():
+        y[c.argmax()] = 1  # a vertex, which the certificate accepts or sends to repair
     return y
+
+
+@functools.lru_cache(maxsize=16)
+def _upper(size: int) -> _Array:
+    """Return ones on and above the diagonal (``np.triu`` costs as much as the NNLS itself)."""
+    return np.triu(np.ones((size, size)))
 
 
 def _polish(C: _Array, c: _Array, y: _Array) -> _Array:
@@ -275,8 +281,9 @@ def _polish(C: _Array, c: _Array, y: _Array) -> _Array:
     support = y.nonzero()[0]
     size = len(support)
     system = np.zeros((size + 1, size + 1))
+    border = c[support]
     system[:size, :size] = C[support[:, None], support]
-    system[size, :size] = system[:size, size] = c[support] / c[support].max()
+    system[size, :size] = system[:size, size] = border / border.max()
     target = np.zeros(size + 1)
     target[size] = 1
     factors, pivots, solution, singular = lapack.dgesv(system, target)
@@ -286,7 +293,7 @@ def _polish(C: _Array, c: _Array, y: _Array) -> _Array:
     face = (solution + correction)[:size]
     if not face.min() >= 0:
         return y
-    polished = np.zeros_like(y)
+    polished = np.zeros(len(c))
     polished[support] = face
     return polished
 
@@ -299,10 +306,9 @@ def _certified(C: _Array, c: _Array, y: _Array) -> tuple[_Array, float]:
     """
     y = y / y.max()
     product, magnitude = C @ y, np.abs(C) @ y
-    mass = c @ y
-    scale = magnitude + c * (y @ magnitude / mass) + np.finfo(np.float64).tiny
-    slack = (product - c * (y @ product / mass)) / scale
-    return y, float(np.where(y > 0, np.abs(slack), -slack).max())
+    share = y / (c @ y)
+    slack = (product - (share @ product) * c) / (magnitude + (share @ magnitude) * c)
+    return y, float(max(-slack.min(), slack[y > 0].max()))
 
 
 def _repair(C: _Array, c: _Array, y: _Array, residual: float) -> tuple[_Array, float]:
@@ -321,14 +327,16 @@ def _enumerated(C: _Array, c: _Array) -> _Array:
 
 
 def _raised(C: _Array, c: _Array) -> _Array:
-    """Return a batch of y: from active sets on C and on C raised to definiteness.
+    """Return a batch of y: from active sets on C, or on C raised to definiteness.
 
     A degenerate C (dependent gradients) is singular or, by its own rounding, indefinite. Raising
     its diagonal by a few units of rounding (or by its negative eigenvalue) makes the support
     unique and changes the certificate by no more than that.
     """
     deficit = max(0.0, -_least_eigenvalue(C))
-    raises = [0.0, *(deficit + 2 * _EPS * 4.0**k for k in range(8))]
+    raises = [deficit + 2 * _EPS * 4.0**k for k in range(8)]
+    if deficit <= _ROUNDING:
+        raises.append(0.0)
     raised = np.stack([C + np.diag(delta * np.diagonal(C)) for delta in raises])
     supports = np.stack([_nnls(each, c) > 0 for each in raised])
     repeated = torch.from_numpy(c).expand(len(raises), -1)
@@ -397,11 +405,12 @@ def _min_norm_pairs(gramian: Tensor, rho: float) -> Tensor:
 def _equilibrate_batch(gramian: Tensor, rho: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return C and c as :func:`_equilibrate` does, and which rows are zero (their C_ii is 1)."""
     eighth = gramian / 8
-    H = (eighth + eighth.mT) / 2 + torch.eye(gramian.shape[-1]).to(gramian) * (rho / 8)
-    zero = H.diagonal(dim1=-2, dim2=-1) == 0
-    H = H + torch.diag_embed(zero.to(H.dtype))
-    exponent = torch.frexp(H.diagonal(dim1=-2, dim2=-1)).exponent // 2
-    exponent = exponent.to(H.dtype)
+    squared = eighth.diagonal(dim1=-2, dim2=-1) + rho / 8
+    zero = squared == 0
+    squared = squared + zero.to(squared.dtype)
+    H = (eighth + eighth.mT) / 2
+    H = torch.diagonal_scatter(H, squared, dim1=-2, dim2=-1)
+    exponent = (torch.frexp(squared).exponent // 2).to(H.dtype)
     inverse = torch.exp2(-exponent)
     C = H * inverse[..., None] * inverse[..., None, :]
     return C, torch.exp2(exponent.amin(-1, keepdim=True) - exponent), zero
@@ -496,7 +505,7 @@ def _slack(C: Tensor, c: Tensor, y: Tensor) -> Tensor:
     share = y / (c * y).sum(-1, keepdim=True)
     scale = magnitude + c * (share * magnitude).sum(-1, keepdim=True)
     slack = product - c * (share * product).sum(-1, keepdim=True)
-    slack = slack / (scale + torch.finfo(y.dtype).tiny)
+    slack = slack / (scale + _TINY)
     return torch.where(y > 0, slack.abs(), -slack)
 
 
@@ -506,7 +515,7 @@ def _slack(C: Tensor, c: Tensor, y: Tensor) -> Tensor:
 def _float64(tensor: Tensor) -> Tensor:
     """Detach to float64, on the CPU if the device has none."""
     device = "cpu" if tensor.device.type == "mps" else tensor.device
-    return tensor.detach().to(device).to(torch.float64)
+    return tensor.detach().to(device).double()
 
 
 def _result_dtype(tensor: Tensor) -> torch.dtype:
@@ -548,25 +557,26 @@ def _checked_gramian(gramian: Tensor) -> _Array:
     shape = tuple(gramian.shape)
     if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 1:
         raise ValueError(f"gramian must have shape (..., M, M) with M >= 1, got {shape}")
-    array: _Array = gramian.detach().to("cpu").to(torch.float64).numpy()
-    with np.errstate(all="ignore"):
+    array: _Array = gramian.detach().cpu().double().numpy()
+    if array.size:
         _check_entries(array, gramian.dtype)
     return array
 
 
+@np.errstate(all="ignore")  # inf - inf and √negative are what is looked for
 def _check_entries(gramian: _Array, dtype: torch.dtype) -> None:
     """Check symmetry and |G_ij| ≤ √(G_ii G_jj), to the rounding of ``dtype``."""
     tolerance = _tolerance(dtype)
-    transposed = gramian.swapaxes(-1, -2)
-    # A squared norm may have underflowed where the products with it have not: hence tiny.
     squared = np.diagonal(gramian, axis1=-2, axis2=-1)
+    # A squared norm may have underflowed where the products with it have not: hence tiny.
     norms = np.sqrt(squared + _finfo(dtype).tiny)
-    bound = norms[..., None] * norms[..., None, :]
-    asymmetric = ~(np.abs(gramian - transposed) <= tolerance * bound)
-    excessive = ~(np.abs(gramian) <= (1 + tolerance) * bound)
-    if not ((asymmetric | excessive).any() or (squared < 0).any()):
-        return  # NaN and inf fail a comparison, so these are excluded too
-    _raise_for_entries(gramian, asymmetric, excessive)
+    cosine = gramian / (norms[..., None] * norms[..., None, :])
+    asymmetry = np.abs(cosine - cosine.swapaxes(-1, -2))
+    length = np.abs(cosine)
+    # Written so that NaN, which inf too becomes, fails.
+    if asymmetry.max() <= tolerance and length.max() <= 1 + tolerance and squared.min() >= 0:
+        return
+    _raise_for_entries(gramian, asymmetry > tolerance, length > 1 + tolerance)
 
 
 def _raise_for_entries(

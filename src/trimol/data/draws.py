@@ -127,7 +127,7 @@ def split(batch: Batch, k: int) -> tuple[Batch, ...]:
     """
     if whole_number("k", k, least=1) == 1:
         return (batch,)
-    samples = _samples(batch)
+    samples = batch_size(batch)
     if samples < k:
         raise ValueError(
             f"cannot split a batch of {samples} into k={k} non-empty parts: "
@@ -274,7 +274,7 @@ def _has_samples(item: Any) -> bool:
     return any(_length(leaf) is not None for _, leaf in _leaves(item))
 
 
-def _samples(batch: Any) -> int:
+def batch_size(batch: Any) -> int:
     """Number of samples in a batch, after checking that it can be split."""
     places: dict[int, str] = {}
     for place, leaf in _leaves(batch):

@@ -7,14 +7,15 @@ without repeating a backward that was done for the evidence.
 
 import functools
 from collections.abc import Sequence
+from itertools import combinations
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import get_gradient_edge
 
-from trimol.gradients import reduce
+from trimol.gradients import hooks, reduce
+from trimol.gradients.autocast import no_autocast
 from trimol.gradients.graph import Graph, record
-from trimol.gradients.losses import Losses, as_vector, starts
+from trimol.gradients.losses import Losses, as_vector, origins, starts
 from trimol.gradients.params import trainable
 from trimol.gradients.product import directional, gradient
 from trimol.gradients.rows import gram, gramian, jacobian
@@ -62,6 +63,7 @@ class Evidence:
         values = torch.stack([vector.detach() for vector in self.draws]).double().mean(0)
         return reduce.mean_small(values)
 
+    @no_autocast()
     def gramian(self, *, chunk: int | None = None) -> Tensor:
         """GᵀG of the (only) draw's gradients; see :func:`trimol.gradients.gramian`."""
         (vector,) = self.draws
@@ -71,6 +73,7 @@ class Evidence:
         self._rows = jacobian(vector, self.params)
         return self._found("gramian", gram(self._rows))
 
+    @no_autocast()
     def product(self, weights: Tensor, *, keep_direction: bool = False) -> Tensor:
         """G1ᵀ(G2 λ) of the first two draws; see :func:`trimol.gradients.product`.
 
@@ -80,13 +83,15 @@ class Evidence:
                 called with the same λ, needs no backward of its own.
         """
         first, second = self.draws[:2]
-        retain = not keep_direction or bool(self.others)
+        # Hooks on the parameters are for the user's backward to run, once: it needs the graph.
+        keep_direction = keep_direction and not hooks.on_leaves(self.params)
+        retain = not keep_direction or bool(self.others) or self.graphs[0].shares(self.graphs[1])
         pulled = reduce.mean_large(gradient(second, self.params, weights, retain=retain))
         found = directional(self.graphs[0], first, self.params, pulled)
         self.route, self.reason = found.route, found.reason
         if keep_direction:
             own = gradient(first, self.params, weights, retain=retain)
-            self._direction = [a.lerp_(b, 0.5) for a, b in zip(own, pulled, strict=True)]
+            self._direction = [torch.lerp(a, b, 0.5) for a, b in zip(own, pulled, strict=True)]
         return self._found("product", reduce.mean_small(found.values))
 
     def _found(self, name: str, evidence: Tensor) -> Tensor:
@@ -100,6 +105,7 @@ class Evidence:
         """Leaves with gradient that the losses reach and the method does not weigh."""
         return list({id(leaf): leaf for graph in self.graphs for leaf in graph.others}.values())
 
+    @no_autocast()
     def scalar(self, weights: Tensor, draws: Sequence[Tensor] | None = None) -> Tensor:
         """The scalar worth λᵀF whose gradient is G λ on the parameters and plain on the others.
 
@@ -119,7 +125,7 @@ class Evidence:
         return value
 
     def _known_direction(self, weights: Tensor) -> Sequence[Tensor] | None:
-        if self._rows is None:
+        if self._rows is None or hooks.on_leaves(self.params):
             return self._direction
         flat = weights.to(self._rows) @ self._rows
         parts = torch.split(flat, [p.numel() for p in self.params])
@@ -130,13 +136,14 @@ class Evidence:
         if not self.others:
             return []
         share = weights / len(draws)
-        total: Sequence[Tensor] = torch.autograd.grad(
-            draws,
-            self.others,
-            [share.to(vector) for vector in draws],
-            retain_graph=True,
-            materialize_grads=True,
-        )
+        with hooks.muted(self.others):
+            total: Sequence[Tensor] = torch.autograd.grad(
+                draws,
+                self.others,
+                [share.to(vector) for vector in draws],
+                retain_graph=True,
+                materialize_grads=True,
+            )
         return total
 
 
@@ -151,12 +158,13 @@ def _check_lengths(draws: Sequence[Tensor], objectives: int) -> None:
 
 def _check_distinct(draws: Sequence[Tensor]) -> None:
     """Two draws must be two batches: the same losses passed twice are no double sampling."""
-    origins = [frozenset(starts(vector) or [get_gradient_edge(vector)]) for vector in draws]
-    for i, origin in enumerate(origins):
-        if origin in origins[:i]:
+    found = [origins(vector) for vector in draws] if len(draws) > 1 else []
+    for i, j in combinations(range(len(found)), 2):
+        # Rows of one tensor, computed for all draws at once, share their origin, not their values.
+        if found[i] == found[j] and torch.equal(draws[i].sort().values, draws[j].sort().values):
             raise ValueError(
-                f"losses (draw {origins.index(origin) + 1}) and losses (draw {i + 1}) are the same "
-                "losses: each draw must be computed from a batch of its own"
+                f"losses (draw {i + 1}) and losses (draw {j + 1}) are the same losses: each draw "
+                "must be computed from a batch of its own"
             )
 
 

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node, get_gradient_edge
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
+REENTRANT = "CheckpointFunctionBackward"
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,10 @@ class Graph:
     edges: dict[Node, tuple[tuple[Node | None, int], ...]]
     active: set[Node]
     others: list[Tensor]
+
+    def shares(self, graph: "Graph") -> bool:
+        """Whether a node, other than a leaf, belongs to both graphs."""
+        return any(node in graph.edges for node, sources in self.edges.items() if sources)
 
 
 def record(losses: Tensor, params: Sequence[Tensor]) -> Graph:
@@ -46,6 +52,11 @@ def record(losses: Tensor, params: Sequence[Tensor]) -> Graph:
             for source, _ in sources:
                 if source is not None and source not in edges:
                     stack.append((source, False))
+            if isinstance(node, BackwardCFunction) and node.name() == REENTRANT:
+                raise ValueError(
+                    "losses pass through torch.utils.checkpoint with use_reentrant=True, which "
+                    "hides its parameters from torch.autograd.grad: set use_reentrant=False"
+                )
             if not sources and node not in entrances and node.name() == ACCUMULATE:
                 others.append(node.variable)  # type: ignore[attr-defined]
     return Graph(nodes, edges, active, others)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 Losses = Tensor | Sequence[Tensor]
 
@@ -56,6 +56,33 @@ def starts(vector: Tensor) -> list[GradientEdge | None] | None:
     return [None if n is None else GradientEdge(n, i) for n, i in node.next_functions]
 
 
+_REARRANGING = frozenset(
+    f"{name}Backward{i}"
+    for name in ("Stack", "Cat", "Unbind", "Select", "View", "Squeeze", "Unsqueeze")
+    for i in range(3)
+)
+
+
+def origins(vector: Tensor) -> frozenset[tuple[Node, int]]:
+    """The outputs that the entries were computed as, before any stacking or indexing.
+
+    ``losses``, ``list(losses)`` and ``torch.stack(list(losses))`` have the same origins.
+    """
+    edge = get_gradient_edge(vector)
+    seen = {(edge.node, edge.output_nr)}
+    found: set[tuple[Node, int]] = set()
+    pending = list(seen)
+    while pending:
+        node, number = pending.pop()
+        if node.name() not in _REARRANGING:
+            found.add((node, number))
+            continue
+        sources = {(n, i) for n, i in node.next_functions if n is not None} - seen
+        seen |= sources
+        pending.extend(sources)
+    return frozenset(found)
+
+
 def entries(vector: Tensor) -> list[GradientEdge | Tensor]:
     """One differentiable output per objective.
 
@@ -63,6 +90,7 @@ def entries(vector: Tensor) -> list[GradientEdge | Tensor]:
     stack instead would send zeros through the graphs of all the others.
     """
     own = starts(vector)
-    if own is None or None in own:
-        return list(vector.unbind())
+    if own is None or None in own or vector._backward_hooks:
+        with torch.enable_grad():
+            return list(vector.unbind())
     return [edge for edge in own if edge is not None]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+import torch
 from torch import Tensor
 
 
@@ -13,10 +14,17 @@ def checked(params: Iterable[Tensor]) -> list[Tensor]:
     for i, p in enumerate(params):
         if not isinstance(p, Tensor):
             raise TypeError(f"params must hold tensors, found {type(p).__name__} at place {i}")
+        if p.is_complex():
+            raise TypeError(f"params must be real, found {p.dtype} at place {i}")
         found[id(p)] = p  # tied weights are one parameter
     if not found:
         raise ValueError("params must hold at least one tensor, found none (an empty generator?)")
     return list(found.values())
+
+
+def dense(gradient: Tensor) -> Tensor:
+    """A gradient as autograd gives it (some embeddings': sparse) as an ordinary tensor."""
+    return gradient if gradient.layout is torch.strided else gradient.to_dense()
 
 
 def trainable(params: Sequence[Tensor]) -> list[Tensor]:

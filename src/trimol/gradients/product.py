@@ -20,11 +20,13 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 
-from trimol.gradients import reduce
+from trimol.gradients import hooks, reduce
+from trimol.gradients.autocast import no_autocast
 from trimol.gradients.graph import Graph, record
 from trimol.gradients.losses import Losses, as_vector, entries
-from trimol.gradients.params import checked, trainable
+from trimol.gradients.params import checked, dense, trainable
 from trimol.gradients.rules import Unsupported
 from trimol.gradients.tangents import push
 
@@ -46,6 +48,7 @@ class Directional:
     reason: str = ""
 
 
+@no_autocast()
 def product(
     first: Losses,
     second: Losses,
@@ -83,6 +86,8 @@ def product(
         raise ValueError(f"route must be one of {', '.join(get_args(Route))}, found {route!r}")
     one, two = as_vector(first, "first"), as_vector(second, "second")
     live = trainable(checked(params))
+    if not isinstance(weights, Tensor):
+        raise TypeError(f"weights must be a tensor, found {type(weights).__name__}")
     if weights.shape != two.shape:
         raise ValueError(
             f"weights must have one entry per objective, {len(two)}, found shape "
@@ -97,9 +102,10 @@ def gradient(
     losses: Tensor, params: Sequence[Tensor], weights: Tensor, *, retain: bool = True
 ) -> Sequence[Tensor]:
     """G λ, one tensor per parameter (zeros where the losses do not reach it)."""
-    return torch.autograd.grad(
+    gradients = torch.autograd.grad(
         losses, params, weights.to(losses), retain_graph=retain, materialize_grads=True
     )
+    return [dense(g) for g in gradients]
 
 
 def directional(
@@ -111,14 +117,20 @@ def directional(
 ) -> Directional:
     """Gᵀv of this process's losses, by ``route`` or by the fastest exact way."""
     reasons: list[str] = []
+    hooked = hooks.possible(graph, params)
     if route in (None, "tangents"):
         try:
-            return Directional(push(graph, losses, params, vector), "tangents")
+            values = push(graph, losses, params, vector)
+            if hooked:
+                _verify(graph, losses, params, vector, values)
+            return Directional(values, "tangents")
         except Unsupported as error:
             reasons.append(f"no tangents: {error}")
     if route in (None, "double-vjp"):
         try:
-            values = _double_vjp(losses, params, vector)
+            values = _double_vjp(graph, losses, params, vector)
+            if hooked or any(isinstance(node, BackwardCFunction) for node in graph.active):
+                _verify(graph, losses, params, vector, values)
             return Directional(values, "double-vjp", "; ".join(reasons))
         except Unsupported as error:
             reasons.append(f"no double-vjp: {error}")
@@ -127,17 +139,16 @@ def directional(
     raise ValueError(f"route {route!r} is not possible on this graph: {reasons[-1]}")
 
 
-def _double_vjp(losses: Tensor, params: Sequence[Tensor], vector: Sequence[Tensor]) -> Tensor:
-    """∂⟨Gu, v⟩/∂u at u = 1, checked: Gu is linear in u, so ⟨Gu, v⟩ must equal uᵀ(Gᵀv).
-
-    The check catches a backward written in Python that leaves the graph (NumPy, ``.detach()``):
-    differentiating it again would give zeros without a word.
-    """
+def _double_vjp(
+    graph: Graph, losses: Tensor, params: Sequence[Tensor], vector: Sequence[Tensor]
+) -> Tensor:
+    """∂⟨Gu, v⟩/∂u at u = 1."""
     probe = torch.ones_like(losses).requires_grad_()
     try:
-        pulled = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             losses, params, probe, create_graph=True, materialize_grads=True
         )
+        pulled = [dense(g) for g in gradients]
         reached = [(p, v) for p, v in zip(pulled, vector, strict=True) if p.requires_grad]
         if not reached:
             raise Unsupported("the backward pass left no graph")
@@ -146,19 +157,53 @@ def _double_vjp(losses: Tensor, params: Sequence[Tensor], vector: Sequence[Tenso
         )
     except RuntimeError as error:
         raise Unsupported(str(error)) from error
-    scale = (norm(pulled) * norm(vector)).item()
-    gap = abs((inner(pulled, vector) - values.double().sum()).item())
-    if not gap <= scale * torch.finfo(losses.dtype).eps ** 0.6:
-        raise Unsupported("a backward pass written in Python is not differentiable")
+    _check_linear(graph, pulled, vector, values.double().sum())
     return values
+
+
+def _verify(
+    graph: Graph,
+    losses: Tensor,
+    params: Sequence[Tensor],
+    vector: Sequence[Tensor],
+    values: Tensor,
+) -> None:
+    """Hold Gᵀv against one plain backward, Gu.
+
+    A hook is missed by tangents; a hook or a backward written in Python that leaves the graph
+    (NumPy, ``.detach()``) would be differentiated to zero without a word. u gives every objective
+    the same share, so that an error in a small one is not lost beside a large one.
+    """
+    sizes = values.double().abs()
+    positive = sizes[sizes > 0]
+    smallest = positive.min() if len(positive) else sizes.new_ones(())
+    shares = smallest / sizes.clamp_min(smallest)
+    pulled = gradient(losses, params, shares)
+    _check_linear(graph, pulled, vector, shares.to(losses).double() @ values.double())
+
+
+def _check_linear(
+    graph: Graph, pulled: Sequence[Tensor], vector: Sequence[Tensor], expected: Tensor
+) -> None:
+    """u ↦ Gu is linear, so ⟨Gu, v⟩ must be uᵀ(Gᵀv), to the coarsest rounding in the graph."""
+    scale = (norm(pulled) * norm(vector)).item()
+    gap = abs((inner(pulled, vector) - expected).item())
+    eps = max(torch.finfo(dtype).eps for dtype in _dtypes(graph))
+    if not gap <= scale * eps**0.6:
+        raise Unsupported("a hook or a backward pass written in Python is not differentiable")
+
+
+def _dtypes(graph: Graph) -> set[torch.dtype]:
+    outputs = (output for node in graph.active for output in node._input_metadata)
+    return {output.dtype for output in outputs if output.dtype.is_floating_point}
 
 
 def _backwards(losses: Tensor, params: Sequence[Tensor], vector: Sequence[Tensor]) -> Tensor:
     """⟨∇f_m, v⟩ for one objective after another."""
-    values = [
-        inner(torch.autograd.grad(entry, params, retain_graph=True, materialize_grads=True), vector)
-        for entry in entries(losses)
-    ]
+    values = []
+    for entry in entries(losses):
+        gradients = torch.autograd.grad(entry, params, retain_graph=True, materialize_grads=True)
+        values.append(inner([dense(g) for g in gradients], vector))
     return torch.stack(values).to(losses)
 
 

@@ -22,7 +22,7 @@ def mean_large(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
     if not is_distributed():
         return tensors
     joined = list(tensors)
-    for dtype in {t.dtype for t in tensors}:
+    for dtype in dict.fromkeys(t.dtype for t in tensors):  # a set's order may differ by rank
         places = [i for i, t in enumerate(tensors) if t.dtype == dtype]
         flat = torch.cat([tensors[i].reshape(-1) for i in places])
         dist.all_reduce(flat)

@@ -15,9 +15,10 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge
 
 from trimol.gradients import reduce
+from trimol.gradients.autocast import no_autocast
 from trimol.gradients.graph import record
 from trimol.gradients.losses import Losses, as_vector, entries
-from trimol.gradients.params import checked, trainable
+from trimol.gradients.params import checked, dense, trainable
 
 # On a CPU a batched block pays while its rows fit in the cache (1 MB of float32), and never with
 # convolutions, whose batched backward is slower than the loop (measured: docs/cost.md).
@@ -26,6 +27,7 @@ SMALLEST_BATCH = 4
 LARGEST_BATCH = 32
 
 
+@no_autocast()
 def jacobian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = None) -> Tensor:
     r"""The M × d Jacobian: row m is :math:`\nabla f_m`, flattened in the order of ``params``.
 
@@ -46,11 +48,18 @@ def jacobian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = No
                 [2., 1.]])
     """
     vector = as_vector(losses)
-    blocks = row_blocks(vector, checked(params), _checked_chunk(chunk, vector))
-    rows = [block for _, block in blocks]
-    return rows[0] if len(rows) == 1 else torch.cat(rows)
+    held, size = checked(params), _checked_chunk(chunk, vector)
+    if size >= len(vector):
+        ((_, result),) = row_blocks(vector, held, size)
+        return result
+    result = _empty(len(vector), held)
+    for start, rows in row_blocks(vector, held, size):
+        result[start : start + size] = rows
+        del rows  # before the next block is made
+    return result
 
 
+@no_autocast()
 def gramian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = None) -> Tensor:
     r"""The M × M Gramian :math:`G^\top G` of the gradients: entry (i, j) is ⟨∇f_i, ∇f_j⟩.
 
@@ -83,6 +92,8 @@ def gramian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = Non
             there = slice(other, other + len(columns))
             result[here, there] = rows.to(result.dtype) @ columns.to(result.dtype).T
             result[there, here] = result[here, there].T
+            del columns  # before the next block is made
+        del rows
     return result
 
 
@@ -100,13 +111,11 @@ def row_blocks(
     width = min(_batch_width(losses, params), chunk)
     for low, high in _spans(start, len(losses), chunk):
         rows = _empty(high - low, params)
-        if width < SMALLEST_BATCH:
+        if width < SMALLEST_BATCH or not _batches(rows, losses, params, low, width):
             _loop(rows, entries(losses)[low:high], params)
-        else:
-            for first, last in _spans(low, high, width):
-                _batch(rows[first - low : last - low], losses, params, first, last)
         (rows,) = reduce.mean_large([rows])
         yield low, rows
+        del rows
 
 
 def _spans(start: int, stop: int, step: int) -> Iterator[tuple[int, int]]:
@@ -119,6 +128,18 @@ def _loop(rows: Tensor, outputs: Sequence[Tensor | GradientEdge], params: Sequen
     for row, output in zip(rows, outputs, strict=True):
         gradients = torch.autograd.grad(output, live, retain_graph=True, allow_unused=True)
         _write(row, gradients, params)
+
+
+def _batches(
+    rows: Tensor, losses: Tensor, params: Sequence[Tensor], start: int, width: int
+) -> bool:
+    """The rows as batched backwards; ``False`` where an operator or a hook cannot be batched."""
+    try:
+        for low, high in _spans(0, len(rows), width):
+            _batch(rows[low:high], losses, params, start + low, start + high)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _batch(rows: Tensor, losses: Tensor, params: Sequence[Tensor], low: int, high: int) -> None:
@@ -140,10 +161,8 @@ def _batch_width(losses: Tensor, params: Sequence[Tensor]) -> int:
 
     Decided by size and node types alone, never by timing: the same step always takes the same way.
     """
-    if len(losses) < SMALLEST_BATCH:
-        return 1
-    nodes = record(losses, params).nodes
-    if any(isinstance(node, BackwardCFunction) for node in nodes):
+    nodes = record(losses, trainable(params)).nodes
+    if len(losses) < SMALLEST_BATCH or any(isinstance(node, BackwardCFunction) for node in nodes):
         return 1  # written in Python: may have no batching rule
     if losses.device.type != "cpu":
         return LARGEST_BATCH
@@ -171,7 +190,7 @@ def _write(rows: Tensor, gradients: Sequence[Tensor | None], params: Sequence[Te
         if gradient is None:
             place.zero_()
         else:
-            place.copy_(gradient.reshape(place.shape))
+            place.copy_(dense(gradient).reshape(place.shape))
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

@@ -14,6 +14,7 @@ Nodes written in Python (``autograd.Function``, module hooks, ``torch.compile``)
 ``derivatives.yaml``; the tests hold every rule against a naive Jacobian.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +26,7 @@ from torch.autograd.function import BackwardCFunction
 
 Tangents = tuple[Tensor | None, ...]
 # The saved tensors of a node are attributes that only the C++ side declares: for mypy, Any.
-Rule = Callable[..., "Tensor | Tangents | None"]
+Rule = Callable[..., Tensor | Tangents | None]
 
 _aten = torch.ops.aten
 
@@ -39,28 +40,27 @@ def carry(node: Any, incoming: Tangents) -> Tangents:
     if all(tangent is None for tangent in incoming):
         return (None,) * len(node._input_metadata)
     name = node.name()
-    if name in SYMMETRIC:
-        return (node(incoming[0]),) if len(incoming) == 1 else tuple(node(incoming[0])[:1])
-    rule = RULES.get(name)
-    if rule is None:
-        rule = _generic
-    outgoing = rule(node, *incoming)
+    try:
+        if name in SYMMETRIC and not incoming[0].is_complex():  # type: ignore[union-attr]
+            return _pull(node, incoming[0])[:1]
+        rule: Rule = RULES.get(name, _generic)
+        outgoing = rule(node, *incoming)
+    except RuntimeError as error:
+        raise Unsupported(f"{name}: {error}") from error
     return outgoing if isinstance(outgoing, tuple) else (outgoing,)
 
 
 def _generic(node: Any, *incoming: Tensor | None) -> Tangents:
-    if isinstance(node, BackwardCFunction) or node.name() == "CopySlices":
-        raise Unsupported(node.name())
+    if isinstance(node, BackwardCFunction):
+        raise Unsupported(type(node).__name__)
     outputs = node._input_metadata
-    if len(outputs) == 1 and math.prod(outputs[0].shape) == 1:
+    real = not any(t is not None and t.is_complex() for t in incoming)
+    if real and len(outputs) == 1 and math.prod(outputs[0].shape) == 1:
         return (_by_gradient(node, incoming),)
-    try:
-        return _by_double_vjp(node, incoming)
-    except RuntimeError as error:
-        raise Unsupported(f"{node.name()}: {error}") from error
+    return _by_double_vjp(node, incoming)
 
 
-def _pull(node: Any, *cotangents: Tensor) -> Tangents:
+def _pull(node: Any, *cotangents: Tensor | None) -> Tangents:
     pulled = node(*cotangents)
     return pulled if isinstance(pulled, tuple) else (pulled,)
 
@@ -68,7 +68,7 @@ def _pull(node: Any, *cotangents: Tensor) -> Tangents:
 def _by_gradient(node: Any, incoming: Tangents) -> Tensor:
     """One output: J is a row, the gradient; Jt = Σᵢ⟨gᵢ, tᵢ⟩."""
     (output,) = node._input_metadata
-    gradients = _pull(node, torch.ones(output.shape, dtype=output.dtype, device=output.device))
+    gradients = _pull(node, _one(output.dtype, output.device).view(output.shape))
     terms = [
         torch.dot(g.reshape(-1), t.reshape(-1))
         for g, t in zip(gradients, incoming, strict=True)
@@ -77,6 +77,11 @@ def _by_gradient(node: Any, incoming: Tangents) -> Tensor:
     if not terms:
         raise Unsupported(f"{node.name()} gave no gradient")
     return sum(terms[1:], start=terms[0]).reshape(output.shape)
+
+
+@functools.cache
+def _one(dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.ones((), dtype=dtype, device=device)
 
 
 def _by_double_vjp(node: Any, incoming: Tangents) -> Tangents:
@@ -88,32 +93,41 @@ def _by_double_vjp(node: Any, incoming: Tangents) -> Tangents:
         ]
         pulled = _pull(node, *probes)
         pairs = [(p, t) for p, t in zip(pulled, incoming, strict=True) if t is not None]
-        if any(p is None or not p.requires_grad for p, _ in pairs):
+        # As autograd does, give a gradient the shape and type of the input that it belongs to.
+        outputs = [
+            p.sum_to_size(t.shape).to(t.dtype)
+            for p, t in pairs
+            if p is not None and p.requires_grad
+        ]
+        if len(outputs) < len(pairs):
             raise Unsupported(f"{node.name()} has no second derivative")
-        return torch.autograd.grad(
-            [p for p, _ in pairs], probes, [t for _, t in pairs], allow_unused=True
-        )
+        return torch.autograd.grad(outputs, probes, [t for _, t in pairs], allow_unused=True)
 
 
 def _shape(node: Any, number: int = 0) -> torch.Size:
     return torch.Size(node._input_metadata[number].shape)
 
 
-def _signed(number: int) -> int:
-    """Saved negative dimensions read back as unsigned 64-bit numbers."""
-    return number - 2**64 if number >= 2**63 else number
+def _dtype(node: Any) -> torch.dtype:
+    dtype: torch.dtype = node._input_metadata[0].dtype
+    return dtype
+
+
+def _signed(number: Any) -> Any:
+    """Saved negative numbers read back as unsigned 64-bit ones (an absent end of a slice: None)."""
+    return number if number is None or number < 2**63 else number - 2**64
 
 
 def _signed_all(numbers: tuple[int, ...] | None) -> tuple[int, ...]:
     return tuple(map(_signed, numbers or ()))
 
 
-def _plus(a: Tensor | None, b: Tensor | None, shape: torch.Size) -> Tensor | None:
-    """a + b where either may be zero, broadcast to ``shape``."""
-    if a is None or b is None:
-        one = b if a is None else a
-        return one if one is None or one.shape == shape else one.expand(shape)
-    return a + b
+def _plus(a: Tensor | None, b: Tensor | None, node: Any) -> Tensor | None:
+    """a + b where either may be zero, with the shape and type of the node's output."""
+    if a is not None and b is not None:
+        return a + b
+    one = b if a is None else a
+    return None if one is None else one.expand(_shape(node)).to(_dtype(node))
 
 
 # -- products ------------------------------------------------------------------------------------
@@ -142,7 +156,7 @@ def _addmm(node: Any, bias: Tensor | None, a: Tensor | None, b: Tensor | None) -
         right = torch.addmm(bias, node._saved_mat1, b)
         return right if a is None else right.addmm_(a, node._saved_mat2)
     product = _mm(a, node._saved_mat2, node._saved_mat1, b)
-    return _plus(product, bias, _shape(node))
+    return _plus(product, bias, node)
 
 
 def _convolution(
@@ -171,24 +185,24 @@ def _convolution(
 def _mul(node: Any, a: Tensor | None, b: Tensor | None) -> Tensor | None:
     left = None if a is None else a * node._saved_other
     right = None if b is None else b * node._saved_self
-    return _plus(left, right, _shape(node))
+    return _plus(left, right, node)
 
 
 def _div(node: Any, a: Tensor | None, b: Tensor | None) -> Tensor | None:
     left = None if a is None else a / node._saved_other
     if b is None:
-        return _plus(left, None, _shape(node))
+        return _plus(left, None, node)
     right = b * (-node._saved_self / node._saved_other**2)
-    return _plus(left, right, _shape(node))
+    return _plus(left, right, node)
 
 
 def _add(node: Any, a: Tensor | None, b: Tensor | None = None) -> Tensor | None:
     alpha = node._saved_alpha
-    return _plus(a, b if b is None or alpha == 1 else b * alpha, _shape(node))
+    return _plus(a, b if b is None or alpha == 1 else b * alpha, node)
 
 
 def _sub(node: Any, a: Tensor | None, b: Tensor | None = None) -> Tensor | None:
-    return _plus(a, None if b is None else b * -node._saved_alpha, _shape(node))
+    return _plus(a, None if b is None else b * -node._saved_alpha, node)
 
 
 # -- normalisation and attention -----------------------------------------------------------------
@@ -211,7 +225,7 @@ def _batch_norm(
         shift = -mean * slope if bias is None else bias - mean * slope
         moved = torch.addcmul(shift.view(along), inputs, slope.view(along))
         return moved.to(inputs.dtype) if result is None else result + moved.to(result.dtype)
-    return _plus(result, None if bias is None else bias.view(along), _shape(node))
+    return _plus(result, None if bias is None else bias.view(along), node)
 
 
 def _layer_norm(
@@ -229,13 +243,14 @@ def _layer_norm(
     if weight is not None:
         normal = ((inputs - mean) * scale).to(inputs.dtype)
         bias = normal * weight if bias is None else torch.addcmul(bias, normal, weight)
-    return _plus(result, bias, _shape(node))
+    return _plus(result, bias, node)
 
 
 def _log_softmax(node: Any, x: Tensor) -> Tensor:
     """d log softmax(x) = dx − Σ p·dx."""
     result, dim = node._saved_result, _signed(node._saved_dim)
-    return x - (result.exp() * x).sum(dim, keepdim=True)
+    mean: Tensor = (result.exp() * x).sum(dim, keepdim=True)
+    return x - mean
 
 
 def _attention(node: Any, q: Tensor | None, k: Tensor | None, v: Tensor | None) -> Tensor | None:
@@ -246,6 +261,11 @@ def _attention(node: Any, q: Tensor | None, k: Tensor | None, v: Tensor | None) 
     query, key, value = node._saved_query, node._saved_key, node._saved_value
     if node._saved_dropout_p:
         raise Unsupported("fused attention with dropout")
+    groups = query.shape[-3] // key.shape[-3]
+    if groups > 1:  # grouped queries share the heads of keys and values
+        key, value, k, v = (
+            None if x is None else x.repeat_interleave(groups, -3) for x in (key, value, k, v)
+        )
     scale = node._saved_scale
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = query @ key.mT * scale
@@ -254,7 +274,7 @@ def _attention(node: Any, q: Tensor | None, k: Tensor | None, v: Tensor | None) 
     if node._saved_is_causal:
         allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         scores = scores.masked_fill(~allowed, -math.inf)
-    weights = scores.softmax(-1)
+    weights = _aten._safe_softmax(scores, -1)  # a row that may look nowhere is zero, not NaN
     moved = None if v is None else weights @ v
     slope = None if q is None else q @ key.mT
     if k is not None:
@@ -263,7 +283,8 @@ def _attention(node: Any, q: Tensor | None, k: Tensor | None, v: Tensor | None) 
         return moved
     change = weights * slope
     change = (change - weights * change.sum(-1, keepdim=True)) * scale
-    return change @ value if moved is None else moved + change @ value
+    result: Tensor = change @ value
+    return result if moved is None else moved + result
 
 
 # -- shapes, reductions, look-ups ----------------------------------------------------------------
@@ -345,10 +366,14 @@ RULES: dict[str, Rule] = {
     "ToCopyBackward0": _cast,
     "CatBackward0": _cat,
     "StackBackward0": _stack,
-    "SumBackward0": lambda n, x: x.sum(),
-    "SumBackward1": lambda n, x: x.sum(_signed_all(n._saved_dim), n._saved_keepdim),
-    "MeanBackward0": lambda n, x: x.mean(),
-    "MeanBackward1": lambda n, x: x.mean(_signed_all(n._saved_dim), n._saved_keepdim),
+    "SumBackward0": lambda n, x: x.sum(dtype=_dtype(n)),
+    "SumBackward1": lambda n, x: x.sum(
+        _signed_all(n._saved_dim), n._saved_keepdim, dtype=_dtype(n)
+    ),
+    "MeanBackward0": lambda n, x: x.mean(dtype=_dtype(n)),
+    "MeanBackward1": lambda n, x: x.mean(
+        _signed_all(n._saved_dim), n._saved_keepdim, dtype=_dtype(n)
+    ),
     "MaxPool2DWithIndicesBackward0": _max_pool,
     "EmbeddingBackward0": _embedding,
     "IndexBackward0": lambda n, x: _aten.index(x, n._saved_indices),

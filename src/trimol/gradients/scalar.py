@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 def weighted(losses: Tensor, weights: Tensor) -> Tensor:
     """λᵀF, at least in float32."""
     dtype = torch.promote_types(losses.dtype, torch.float32)
-    return weights.to(losses.device, dtype) @ losses.to(dtype)
+    return (weights.to(losses.device, dtype) * losses.to(dtype)).sum()  # autocast leaves this be
 
 
 def attached(value: Tensor, params: Sequence[Tensor], direction: Sequence[Tensor]) -> Tensor:

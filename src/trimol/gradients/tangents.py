@@ -45,7 +45,7 @@ def push(
         for node in order:
             sources = graph.edges[node]
             incoming = tuple(live[s][i] if s in live else None for s, i in sources)
-            outgoing = carry(node, incoming)
+            outgoing = carry(node, incoming) if sources else (None,)  # a leaf is its seed
             live[node] = _joined(outgoing, seeds[node]) if node in seeds else outgoing
             for source, _ in sources:
                 if source in live:
@@ -53,8 +53,8 @@ def push(
                     if not readers[source]:
                         del live[source]
     root = get_gradient_edge(losses)
-    result = live[root.node][root.output_nr]
-    return torch.zeros_like(losses) if result is None else result
+    result = live[root.node][root.output_nr] if root.node in live else None
+    return torch.zeros_like(losses) if result is None else result.to(losses.dtype)
 
 
 def _joined(tangents: Tangents, seeds: dict[int, Tensor]) -> Tangents:

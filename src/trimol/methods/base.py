@@ -90,9 +90,9 @@ class Method(nn.Module):
     ) -> None:
         super().__init__()
         self.params = tuple(checked(params))
-        self.objectives = checks.count("objectives", objectives)
+        self._start = checks.weights(weights, objectives)
+        self.objectives = objectives
         self.every = checks.count("every", every)
-        self._start = checks.weights(weights, self.objectives)
         self.register_buffer("weights", self._start.to(_home(self.params[0].device)))
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
         self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))

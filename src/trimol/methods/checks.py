@@ -23,6 +23,7 @@ def nonnegative(name: str, value: float) -> float:
 
 def weights(value: Tensor | Sequence[float] | None, objectives: int) -> Tensor:
     """Finite, non-negative weights, not all zero, in float64; uniform for ``None``."""
+    count("objectives", objectives)
     if value is None:
         return torch.full((objectives,), 1 / objectives, dtype=torch.float64)
     found = torch.as_tensor(value, dtype=torch.float64).detach().cpu().clone()

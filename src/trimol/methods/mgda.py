@@ -63,7 +63,8 @@ class MGDA(Method):
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """λ*_ρ of the batch."""
-        return simplex.min_norm(evidence.gramian(chunk=self.chunk).double(), self.rho)
+        found = simplex.min_norm(evidence.gramian(chunk=self.chunk), self.rho).to(self.weights)
+        return found / found.sum()  # a float32 Gramian gives float32 weights
 
     def extra_repr(self) -> str:
         """What ``print(method)`` shows in the brackets."""

@@ -1,0 +1,94 @@
+"""The networks that the benchmarks train: a trunk, and M regression losses on top of it.
+
+``columns``: one output layer with M columns and one loss per column, so that the network itself
+hardly grows with M. ``heads``: M separate output layers, the multi-task shape, in which already the
+plain step makes M times the operator calls.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Shape = Literal["columns", "heads"]
+
+
+class PooledEncoder(nn.Module):
+    """A transformer encoder, its output averaged over the sequence."""
+
+    def __init__(self, width: int, layers: int) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(width, 4, 2 * width, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.encoder(x)
+        return output.mean(1)
+
+
+def _mlp() -> nn.Module:
+    layers: list[nn.Module] = [nn.Linear(256, 512), nn.ReLU()]
+    for _ in range(2):
+        layers += [nn.Linear(512, 512), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+def _cnn() -> nn.Module:
+    def block(inputs: int, outputs: int, stride: int) -> list[nn.Module]:
+        convolution = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        return [convolution, nn.BatchNorm2d(outputs), nn.ReLU()]
+
+    layers = [*block(3, 32, 1), *block(32, 64, 2), *block(64, 64, 1), *block(64, 128, 2)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+# Name → trunk, its output width, the shape of one input, samples per step.
+TRUNKS: dict[str, tuple[Callable[[], nn.Module], int, tuple[int, ...], int]] = {
+    "mlp": (_mlp, 512, (256,), 512),
+    "cnn": (_cnn, 128, (3, 32, 32), 64),
+    "transformer": (lambda: PooledEncoder(128, 3), 128, (32, 128), 64),
+}
+
+
+@dataclass
+class Problem:
+    """A network, its data, and its M losses on any part of the data."""
+
+    model: nn.ModuleDict
+    x: Tensor
+    y: Tensor
+
+    @property
+    def params(self) -> list[nn.Parameter]:
+        return list(self.model.parameters())
+
+    def losses(self, part: slice = slice(None)) -> Tensor:
+        features = self.model["trunk"](self.x[part])
+        targets = self.y[part]
+        if "output" in self.model:
+            columns = self.model["output"](features).unbind(1)
+        else:
+            columns = [head(features).squeeze(1) for head in self.model["heads"]]  # type: ignore[attr-defined]
+        return torch.stack([F.mse_loss(c, targets[:, m]) for m, c in enumerate(columns)])
+
+    def halves(self) -> tuple[Tensor, Tensor]:
+        middle = len(self.x) // 2
+        return self.losses(slice(middle)), self.losses(slice(middle, None))
+
+    def clear(self) -> None:
+        for p in self.params:
+            p.grad = None
+
+
+def problem(name: str, objectives: int, shape: Shape) -> Problem:
+    torch.manual_seed(0)
+    make, width, inputs, samples = TRUNKS[name]
+    model = nn.ModuleDict({"trunk": make()})
+    if shape == "columns":
+        model["output"] = nn.Linear(width, objectives)
+    else:
+        model["heads"] = nn.ModuleList(nn.Linear(width, 1) for _ in range(objectives))
+    return Problem(model, torch.randn(samples, *inputs), torch.randn(samples, objectives))

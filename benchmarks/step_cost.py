@@ -1,0 +1,286 @@
+"""What a training step costs, as a multiple of ``sum(losses).backward()`` on the same samples.
+
+    python benchmarks/step_cost.py                     # the tables of docs/cost.md
+    python benchmarks/step_cost.py --networks mlp --objectives 2 8 --seconds 5
+
+Every contestant makes a whole step (forward, backward, gradients in ``.grad``) with the same number
+of samples. Contestants are interleaved in one process, the median of many rounds is reported, and
+no absolute time is compared between runs. Peak memory is read in a fresh process each.
+TorchJD comes from the ``bench`` extra: ``pip install 'trimol[bench]' -c constraints.txt``.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+from networks import TRUNKS, Problem, Shape, problem
+
+import trimol
+
+Step = Callable[[], None]
+
+
+def plain(p: Problem) -> Step:
+    return lambda: p.losses().sum().backward()
+
+
+def static(p: Problem) -> Step:
+    method = trimol.Static(p.params, len(p.losses()))
+    return lambda: method(p.losses()).backward()
+
+
+def _modo(**options: Any) -> Callable[[Problem], Step]:
+    def make(p: Problem) -> Step:
+        method = trimol.MoDo(p.params, len(p.losses()), gamma=1e-3, **options)
+
+        def step() -> None:
+            for _ in range(method.every):
+                losses = p.halves() if method.due else (p.losses(),)
+                method(*losses).backward()
+                p.clear()
+
+        return step
+
+    return make
+
+
+def mgda(p: Problem) -> Step:
+    method = trimol.MGDA(p.params, len(p.losses()))
+    return lambda: method(p.losses()).backward()
+
+
+def loop(p: Problem) -> Step:
+    """Each loss's gradient by a backward of its own, kept: what a Gramian method needs by hand."""
+
+    def step() -> None:
+        rows = []
+        for loss in p.losses().unbind():
+            gradients = torch.autograd.grad(
+                loss, p.params, retain_graph=True, materialize_grads=True
+            )
+            rows.append(torch.cat([g.reshape(-1) for g in gradients]))
+        jacobian = torch.stack(rows)
+        jacobian @ jacobian.T
+
+    return step
+
+
+def bare_loop(p: Problem) -> Step:
+    """One backward per loss and nothing else: not even the gradients are kept apart."""
+
+    def step() -> None:
+        for loss in p.losses().unbind():
+            loss.backward(retain_graph=True)
+
+    return step
+
+
+def torchjd_modo(p: Problem) -> Step:
+    """The recipe of TorchJD's documentation of MoDoWeighting, two batches per step."""
+    from torchjd.aggregation import MoDoWeighting
+    from torchjd.autojac import jac
+
+    weighting = MoDoWeighting(gamma=1e-3, rho=0.0)
+
+    def step() -> None:
+        first, second = p.halves()
+        one, two = (
+            torch.cat([j.flatten(1) for j in jac(losses, p.params, retain_graph=True)], dim=1)
+            for losses in (first, second)
+        )
+        ((first + second) / 2).backward(weighting(one @ two.T))
+
+    return step
+
+
+def _torchjd_backward(name: str) -> Callable[[Problem], Step]:
+    def make(p: Problem) -> Step:
+        import torchjd.aggregation
+        from torchjd.autojac import backward, jac_to_grad
+
+        aggregator = getattr(torchjd.aggregation, name)()
+
+        def step() -> None:
+            backward(p.losses(), inputs=p.params)
+            jac_to_grad(p.params, aggregator)
+
+        return step
+
+    return make
+
+
+def torchjd_autogram(p: Problem) -> Step:
+    from torchjd.aggregation import UPGradWeighting
+    from torchjd.autogram import Engine
+
+    engine, weighting = Engine(p.model, batch_dim=None), UPGradWeighting()
+
+    def step() -> None:
+        losses = p.losses()
+        losses.backward(weighting(engine.compute_gramian(losses)))
+
+    return step
+
+
+CONTESTANTS: dict[str, Callable[[Problem], Step]] = {
+    "plain": plain,
+    "Static": static,
+    "MoDo": _modo(),
+    "MoDo simultaneous": _modo(simultaneous=True),
+    "MoDo every=10": _modo(every=10),
+    "MGDA": mgda,
+    "loop of backwards": loop,
+    "bare loop": bare_loop,
+    "TorchJD MoDo": torchjd_modo,
+    "TorchJD MGDA": _torchjd_backward("MGDA"),
+    "TorchJD UPGrad": _torchjd_backward("UPGrad"),
+    "TorchJD autogram": torchjd_autogram,
+}
+STEPS_PER_CALL = {"MoDo every=10": 10}
+IN_MEMORY_TABLE = (
+    "plain",
+    "MoDo",
+    "MoDo simultaneous",
+    "MGDA",
+    "loop of backwards",
+    "TorchJD MoDo",
+)
+
+
+def times(p: Problem, names: list[str], seconds: float) -> dict[str, float]:
+    """Median seconds of a step for each contestant, interleaved round by round."""
+    steps = {name: CONTESTANTS[name](p) for name in names}
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    start = time.perf_counter()
+    rounds = 0
+    while rounds < 6 or time.perf_counter() - start < seconds:
+        for name in random.sample(names, len(names)):  # no one always runs after the same other
+            before = time.perf_counter()
+            steps[name]()
+            spent = (time.perf_counter() - before) / STEPS_PER_CALL.get(name, 1)
+            p.clear()
+            if rounds:  # the first round warms up
+                taken[name].append(spent)
+        rounds += 1
+    return {name: statistics.median(values) for name, values in taken.items()}
+
+
+def peak_memory(network: str, objectives: int, shape: Shape, name: str) -> float:
+    """Megabytes beyond what model and data take, in a process of its own."""
+    here, there = multiprocessing.get_context("fork").Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(
+        target=_measure_memory, args=(network, objectives, shape, name, there)
+    )
+    process.start()
+    megabytes: float = here.recv()
+    process.join()
+    return megabytes
+
+
+def _measure_memory(
+    network: str, objectives: int, shape: Shape, name: str, answer: Connection
+) -> None:
+    p = problem(network, objectives, shape)
+    step = CONTESTANTS[name](p)
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = _resident("VmRSS")
+    for _ in range(2):
+        step()
+        p.clear()
+    answer.send((_resident("VmHWM") - before) / 1024)
+
+
+def _resident(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field))
+
+
+def time_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for network in args.networks:
+        for objectives in args.objectives:
+            found = times(problem(network, objectives, args.shape), args.contestants, args.seconds)
+            for name, seconds in found.items():
+                yield {
+                    "network": network,
+                    "objectives": objectives,
+                    "contestant": name,
+                    "ratio": seconds / found["plain"],
+                    "plain_ms": 1000 * found["plain"],
+                }
+
+
+def memory_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    for network in args.networks:
+        for objectives in args.objectives:
+            for name in [n for n in IN_MEMORY_TABLE if n in args.contestants]:
+                megabytes = peak_memory(network, objectives, args.shape, name)
+                yield {
+                    "network": network,
+                    "objectives": objectives,
+                    "contestant": name,
+                    "megabytes": megabytes,
+                }
+
+
+def table(rows: list[dict[str, Any]], value: str, unit: str) -> str:
+    """A Markdown table: contestants down, objectives across, for each network."""
+    lines = []
+    for network in dict.fromkeys(row["network"] for row in rows):
+        own = [row for row in rows if row["network"] == network]
+        columns = list(dict.fromkeys(row["objectives"] for row in own))
+        lines += [f"\n| {network}, {unit} | " + " | ".join(f"M = {m}" for m in columns) + " |"]
+        lines += ["|---" * (len(columns) + 1) + "|"]
+        for name in dict.fromkeys(row["contestant"] for row in own):
+            cells = {r["objectives"]: r[value] for r in own if r["contestant"] == name}
+            lines += [f"| {name} | " + " | ".join(f"{cells[m]:.2f}" for m in columns) + " |"]
+    return "\n".join(lines)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--networks", nargs="+", choices=TRUNKS, default=list(TRUNKS))
+    parser.add_argument("--objectives", nargs="+", type=int, default=[2, 4, 8, 16, 32, 64])
+    parser.add_argument("--shape", choices=("columns", "heads"), default="columns")
+    parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
+    parser.add_argument("--seconds", type=float, default=20.0, help="per network and M")
+    parser.add_argument("--no-time", action="store_true")
+    parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--json", action="store_true", help="one object a line, for machines")
+    args = parser.parse_args()
+    args.contestants = list(dict.fromkeys(["plain", *args.contestants]))
+    return args
+
+
+def main() -> None:
+    args = arguments()
+    parts = [
+        (memory_rows, "megabytes", "MB beyond model and data", args.no_memory),
+        (time_rows, "ratio", "time as a multiple of plain", args.no_time),
+    ]
+    for make, value, unit, left_out in parts:  # memory first: forking wants no threads yet
+        if left_out:
+            continue
+        rows = []
+        for row in make(args):
+            rows.append(row)
+            if args.json:
+                print(json.dumps(row), flush=True)
+            elif sys.stderr.isatty():
+                print(*row.values(), file=sys.stderr)
+        if not args.json:
+            print(table(rows, value, unit), flush=True)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(os.cpu_count() or 1)
+    main()

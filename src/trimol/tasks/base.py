@@ -1,0 +1,91 @@
+"""What a task is: everything that is trained and measured, and nothing about how."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from trimol.gradients import Losses
+
+Batch = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Data in memory: tensors whose first dimension are the samples.
+
+    Attributes:
+        train: What is trained on, e.g. inputs and labels.
+        test: What is not, built alike.
+    """
+
+    train: Batch
+    test: Batch
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a method is run on a task.
+
+    Attributes:
+        lr: α, the step size of plain SGD.
+        method: The method's own hyper-parameters, by name.
+    """
+
+    lr: float = 0.1
+    method: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Task(ABC):
+    """A model, its losses, data and metrics. A task of your own is one small class.
+
+    Attributes:
+        name: What to call it.
+        objectives: The names of the M losses, in their order.
+        settings: How to run a method, by its name, where `Settings()` will not do.
+
+    Example:
+        A line through points that a second loss wants to be flat:
+
+        >>> import torch
+        >>> class Line(Task):
+        ...     name = "line"
+        ...     objectives = ("fit", "slope")
+        ...
+        ...     def model(self):
+        ...         return nn.Linear(1, 1)
+        ...
+        ...     def losses(self, model, batch):
+        ...         x, y = batch
+        ...         return [(model(x) - y).square().mean(), model.weight.square().sum()]
+        ...
+        ...     def data(self):
+        ...         x = torch.linspace(-1, 1, 200)[:, None]
+        ...         return Data(train=(x[::2], 3 * x[::2]), test=(x[1::2], 3 * x[1::2]))
+        >>> from trimol.training import start, train
+        >>> run = train(start(Line(), "static", seed=1), steps=100)
+        >>> abs(run.model.weight.item() - 0.75) < 0.05  # ¾: between a slope of 3 and of 0
+        True
+    """
+
+    name: ClassVar[str]
+    objectives: ClassVar[tuple[str, ...]]
+    settings: ClassVar[Mapping[str, Settings]] = {}
+
+    @abstractmethod
+    def model(self) -> nn.Module:
+        """A new model, its parameters drawn from torch's random state."""
+
+    @abstractmethod
+    def losses(self, model: nn.Module, batch: Batch) -> Losses:
+        """The M losses of a batch, each a mean over its samples."""
+
+    @abstractmethod
+    def data(self) -> Data:
+        """The data, the same at every call."""
+
+    def metrics(self, model: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
+        """What else is worth knowing about a batch, each a mean over its samples."""
+        return {}

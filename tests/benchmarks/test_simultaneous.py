@@ -1,0 +1,26 @@
+"""The claim of docs/cost.md about ``simultaneous=True``, on fewer trials."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+FILE = Path(__file__).parents[2] / "benchmarks" / "simultaneous.py"
+
+
+@pytest.fixture(scope="module")
+def study():
+    spec = importlib.util.spec_from_file_location("simultaneous", FILE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_errors_do_not_differ_beyond_noise(study):
+    for name, found in study.differences(trials=15, gamma=0.001).items():
+        assert abs(found.gap) < 0.25 * found.spread, name
+
+
+def test_trials_are_reproducible(study):
+    once, again = (study.trial(3, simultaneous=True, gamma=0.01, steps=20) for _ in range(2))
+    assert once == again

@@ -1,0 +1,211 @@
+"""Full-data means: exact whatever the batches, on one process and on several."""
+
+import itertools
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from trimol.errors.fulldata import full_data
+from trimol.gradients import jacobian
+
+exact = settings(derandomize=True, deadline=None, max_examples=40)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """For tensors of a few numbers a second thread costs ten times what it saves."""
+    found = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(found)
+
+
+class Problem:
+    """A small network with three losses, in float64."""
+
+    def __init__(self, samples: int = 23, seed: int = 0) -> None:
+        random = torch.Generator().manual_seed(seed)
+        self.x = torch.randn(samples, 4, generator=random, dtype=torch.float64)
+        self.y = torch.randn(samples, 2, generator=random, dtype=torch.float64)
+        self.first = torch.randn(5, 4, generator=random, dtype=torch.float64, requires_grad=True)
+        self.second = torch.randn(2, 5, generator=random, dtype=torch.float64, requires_grad=True)
+        self.params = [self.first, self.second]
+
+    def losses(self, batch: Any) -> Tensor:
+        x, y = batch
+        error = (x @ self.first.T).tanh() @ self.second.T - y
+        return torch.stack([error.square().mean(), error.abs().mean(), error.cosh().log().mean()])
+
+    def batches(self, sizes: list[int]) -> list[tuple[Tensor, Tensor]]:
+        return list(zip(self.x.split(sizes), self.y.split(sizes), strict=True))
+
+
+def cuts(samples: int) -> st.SearchStrategy[list[int]]:
+    """Batch sizes that add up to ``samples``."""
+    places = st.sets(st.integers(1, samples - 1), max_size=6).map(
+        lambda s: [0, *sorted(s), samples]
+    )
+    return places.map(lambda p: [b - a for a, b in itertools.pairwise(p)])
+
+
+@exact
+@given(cuts(23), st.integers(0, 100))
+def test_equals_the_jacobian_of_the_joined_data(sizes: list[int], seed: int) -> None:
+    problem = Problem(seed=seed)
+    found = full_data(problem.losses, problem.params, problem.batches(sizes))
+    whole = problem.losses((problem.x, problem.y))
+    torch.testing.assert_close(found.jacobian, jacobian(whole, problem.params), rtol=0, atol=1e-13)
+    torch.testing.assert_close(found.losses, whole.detach(), rtol=0, atol=1e-13)
+    assert found.samples == 23
+
+
+def test_a_plain_mean_over_batches_would_be_wrong() -> None:
+    problem = Problem()
+    batches = problem.batches([20, 3])
+    parts = [jacobian(problem.losses(batch), problem.params) for batch in batches]
+    unweighted = torch.stack(parts).mean(0)
+    found = full_data(problem.losses, problem.params, batches).jacobian
+    assert (found - unweighted).abs().max() > 1e-3
+
+
+def test_float32_batches_are_summed_in_float64() -> None:
+    # A float32 sum would stop growing at 2^24: of 2^24 + 50 000 ones the last 50 000 would be lost.
+    x = torch.zeros(1, requires_grad=True)
+    sizes = [2**24] + [1] * 50
+    found = full_data(lambda n: torch.stack([x.sum()]), [x], sizes, size=float)
+    assert found.jacobian.dtype == torch.float64
+    assert found.jacobian.item() == 1
+    assert found.samples == 2**24 + 50
+
+
+def test_loaders_of_all_kinds() -> None:
+    problem = Problem()
+    data = TensorDataset(problem.x, problem.y)
+
+    def one_shot() -> Iterator[tuple[Tensor, Tensor]]:
+        yield from problem.batches([20, 3])
+
+    expected = full_data(problem.losses, problem.params, problem.batches([23])).jacobian
+    for loader in (
+        DataLoader(data, batch_size=5),
+        DataLoader(data, batch_size=5, shuffle=True),
+        one_shot(),
+    ):
+        found = full_data(problem.losses, problem.params, loader).jacobian
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-13)
+
+
+def test_frozen_and_unused_parameters_have_zero_columns() -> None:
+    problem = Problem()
+    unused = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    problem.first.requires_grad_(False)
+    params = [*problem.params, unused]
+    found = full_data(problem.losses, params, problem.batches([23])).jacobian
+    assert found.shape == (3, 20 + 10 + 3)
+    assert not found[:, :20].any()
+    assert found[:, 20:30].any()
+    assert not found[:, 30:].any()
+
+
+def test_bf16_parameters() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(3, 1, dtype=torch.bfloat16)
+    x = torch.randn(10, 3, dtype=torch.bfloat16)
+    found = full_data(
+        lambda b: torch.stack([model(b).square().mean()]), [*model.parameters()], x.split(4)
+    )
+    assert found.jacobian.dtype == torch.float64
+    assert found.jacobian.isfinite().all()
+
+
+def test_no_batch() -> None:
+    problem = Problem()
+    with pytest.raises(ValueError, match="loader must hold at least one batch, found none"):
+        full_data(problem.losses, problem.params, [])
+
+
+def test_batches_of_unknown_size() -> None:
+    x = torch.zeros(1, requires_grad=True)
+    with pytest.raises(ValueError, match=r"how many samples batch 0 of loader holds: .*pass size="):
+        full_data(lambda n: torch.stack([n * x.sum()]), [x], [1.0, 2.0])
+    found = full_data(lambda n: torch.stack([n * x.sum()]), [x], [1.0, 2.0], size=lambda n: n)
+    assert found.jacobian.item() == pytest.approx((1 * 1 + 2 * 2) / 3)
+
+
+def test_tensors_of_different_lengths() -> None:
+    batch = (torch.zeros(3), torch.zeros(4))
+    with pytest.raises(
+        ValueError, match=r"batch 0 of loader .* lengths differ: 3 in batch\[0\], 4"
+    ):
+        full_data(lambda b: b[0], [torch.zeros(1, requires_grad=True)], [batch])
+
+
+@pytest.mark.parametrize("size", [0, -1, float("nan"), float("inf")])
+def test_sizes_that_are_none(size: float) -> None:
+    problem = Problem()
+    with pytest.raises(ValueError, match="batch 0 of loader must hold at least one sample, found"):
+        full_data(problem.losses, problem.params, problem.batches([23]), size=lambda _: size)
+
+
+def test_not_finite_names_objective_and_batch() -> None:
+    x = torch.ones(2, requires_grad=True)
+
+    def losses(z: Tensor) -> Tensor:
+        return torch.stack([x.sum(), (x * z.mean()).sum()])
+
+    batches = [torch.ones(3), torch.full((3,), float("nan"))]
+    with pytest.raises(ValueError, match=r"objective 1 .* in batch 1 of loader \(loss nan\)"):
+        full_data(losses, [x], batches)
+
+
+def test_finite_loss_with_infinite_gradient() -> None:
+    x = torch.zeros(1, requires_grad=True)
+    with pytest.raises(ValueError, match=r"objective 0 .* \(loss 0\)"):
+        full_data(lambda z: torch.stack([x.sqrt().sum()]), [x], [torch.ones(1)])
+
+
+# Two processes with batches of different sizes: 5 + 3 + 4 on one, 7 + 2 + 2 on the other.
+SHARDS = [[5, 3, 4], [7, 2, 2]]
+
+
+def shards(problem: Problem) -> list[list[tuple[Tensor, Tensor]]]:
+    batches = problem.batches([*SHARDS[0], *SHARDS[1]])
+    return [batches[:3], batches[3:]]
+
+
+def process(rank: int, folder: str) -> None:
+    """One of two processes: the means of all data, then loaders that do not match."""
+    address = f"file://{folder}/store"
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+    torch.set_num_threads(1)
+    problem = Problem()
+    own = shards(problem)[rank]
+    found = full_data(problem.losses, problem.params, own)
+    try:
+        full_data(problem.losses, problem.params, own[: 3 - rank])
+        said = ""
+    except ValueError as error:
+        said = str(error)
+    torch.save((found.losses, found.jacobian, said), f"{folder}/{rank}.pt")
+    dist.destroy_process_group()
+
+
+def test_processes_share_one_data_set(tmp_path: pathlib.Path) -> None:
+    mp.spawn(process, args=(str(tmp_path),), nprocs=2)
+    problem = Problem()
+    whole = full_data(problem.losses, problem.params, [(problem.x, problem.y)])
+    results = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
+    for losses, gradients, said in results:
+        torch.testing.assert_close(losses, whole.losses, rtol=0, atol=1e-13)
+        torch.testing.assert_close(gradients, whole.jacobian, rtol=0, atol=1e-13)
+        assert said.startswith("loader must have as many batches on every process")
+    assert torch.equal(results[0][1], results[1][1])

@@ -1,0 +1,360 @@
+"""What the losses of one step tell a method, and the scalar that it becomes."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import naive
+import pytest
+import torch
+from torch import Tensor, nn
+from zoo import ZOO
+
+from trimol.gradients import Evidence, NonFinite, gramian, product
+from trimol.gradients.losses import as_vector
+
+WEIGHTS = torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)
+
+
+class MultiTask(nn.Module):
+    """A trunk that a method weighs, and a head for each of three tasks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Linear(4, 6), nn.Tanh())
+        self.heads = nn.ModuleList([nn.Linear(6, 2) for _ in range(3)])
+        self.double()
+
+    def forward(self, x: Tensor) -> Tensor:
+        shared = self.trunk(x)
+        return torch.stack(
+            [(head(shared) - i).square().mean() for i, head in enumerate(self.heads)]
+        )
+
+
+def batches(count: int) -> Tensor:
+    return torch.randn(count, 7, 4, dtype=torch.float64)
+
+
+def flat(tensors: Any) -> Tensor:
+    return torch.cat([t.reshape(-1) for t in tensors])
+
+
+def gradients(scalar: Tensor, params: Any) -> Tensor:
+    params = list(params)
+    return flat(torch.autograd.grad(scalar, params, retain_graph=True, materialize_grads=True))
+
+
+# -- what it finds -------------------------------------------------------------------------------
+
+
+def test_losses_are_the_mean_over_the_draws_in_float64() -> None:
+    model = MultiTask().float()
+    draws = [model(x.float()) for x in batches(3)]
+    evidence = Evidence(draws, list(model.parameters()), 3)
+    assert evidence.losses.dtype == torch.float64
+    assert not evidence.losses.requires_grad
+    torch.testing.assert_close(evidence.losses, torch.stack(draws).detach().double().mean(0))
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 2, 3, 4])
+def test_gramian(chunk: int | None) -> None:
+    model = MultiTask()
+    params = list(model.trunk.parameters())
+    losses = model(batches(1)[0])
+    evidence = Evidence([losses], params, 3)
+    assert (evidence.route, evidence.reason, evidence.findings) == ("", "", {})
+    got = evidence.gramian(chunk=chunk)
+    rows = naive.jacobian(losses, params)
+    torch.testing.assert_close(got, rows @ rows.T)
+    torch.testing.assert_close(got, gramian(losses, params))
+    assert evidence.route == "rows"
+    assert evidence.findings["gramian"] is got
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_product(keep: bool) -> None:
+    model = MultiTask()
+    params = list(model.trunk.parameters())
+    draws = [model(x) for x in batches(3)]  # a third draw plays no part in the product
+    first, second, _ = (naive.jacobian(d, params) for d in draws)
+    evidence = Evidence(draws, params, 3)
+    got = evidence.product(WEIGHTS, keep_direction=keep)
+    naive.assert_product(got, first, second.T @ WEIGHTS, 1e-12)
+    assert (evidence.route, evidence.reason) == ("tangents", "")
+    assert evidence.findings["product"] is got
+
+
+@pytest.mark.parametrize("name", ["hooked tensor", "Cubed through", "CubedOnce through"])
+def test_the_route_and_its_reason_are_said(name: str) -> None:
+    model, (x, y) = ZOO[name].build()
+    draws = [as_vector(model(z)) for z in (x, y)]
+    evidence = Evidence(draws, list(model.parameters()), len(draws[0]))
+    evidence.product(torch.full((len(draws[0]),), 0.2, dtype=torch.float64))
+    assert evidence.route == ZOO[name].route
+    assert evidence.reason.startswith("no tangents: ")
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_evidence_that_is_not_finite_is_recorded_and_raises(bad: float) -> None:
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    draws = [x.sin() * torch.tensor([1.0, bad, 1.0]), x.cos()]
+    evidence = Evidence(draws, [x], 3)
+    with pytest.raises(NonFinite):
+        evidence.product(WEIGHTS)
+    assert not evidence.findings["product"].isfinite().all()
+    single = Evidence(draws[:1], [x], 3)
+    with pytest.raises(NonFinite):
+        single.gramian()
+    torch.testing.assert_close(single.scalar(WEIGHTS), WEIGHTS @ draws[0], equal_nan=True)
+
+
+# -- the scalar ----------------------------------------------------------------------------------
+
+
+def ways() -> dict[str, Callable[[Evidence], Any]]:
+    """The ways to a scalar: nothing known, the rows known, the direction known."""
+    return {
+        "plain": lambda evidence: None,
+        "rows": lambda evidence: evidence.gramian(),
+        "rows in chunks": lambda evidence: evidence.gramian(chunk=2),
+        "product": lambda evidence: evidence.product(WEIGHTS),
+        "direction": lambda evidence: evidence.product(WEIGHTS, keep_direction=True),
+    }
+
+
+@pytest.mark.parametrize("weighed", ["all", "trunk"])
+@pytest.mark.parametrize("way", ways())
+def test_the_scalar_is_worth_the_weighted_loss_and_has_its_gradient(way: str, weighed: str) -> None:
+    """Gλ on the parameters, the plain sum of the losses' gradients on the heads."""
+    model = MultiTask()
+    params = list((model if weighed == "all" else model.trunk).parameters())
+    heads = [] if weighed == "all" else list(model.heads.parameters())
+    draws = [model(x) for x in batches(1 if "rows" in way else 2)]
+    value = sum(draws) @ WEIGHTS / len(draws)
+    mean = sum(draws) / len(draws)
+    want = gradients(mean @ WEIGHTS, params)
+    plain = gradients(mean.sum(), heads) if heads else torch.empty(0)
+
+    evidence = Evidence(draws, params, 3)
+    ways()[way](evidence)
+    scalar = evidence.scalar(WEIGHTS)
+    scalar.backward()
+    torch.testing.assert_close(scalar.detach(), value.detach())
+    torch.testing.assert_close(flat(p.grad for p in params), want)
+    if heads:
+        torch.testing.assert_close(flat(p.grad for p in heads), plain)
+
+
+def test_the_scalar_of_chosen_draws() -> None:
+    model = MultiTask()
+    params = list(model.trunk.parameters())
+    draws = [model(x) for x in batches(3)]
+    evidence = Evidence(draws, params, 3)
+    evidence.product(WEIGHTS)
+    scalar = evidence.scalar(WEIGHTS, [draws[2]])
+    torch.testing.assert_close(scalar, draws[2] @ WEIGHTS)
+    torch.testing.assert_close(gradients(scalar, params), gradients(draws[2] @ WEIGHTS, params))
+    heads = list(model.heads.parameters())
+    torch.testing.assert_close(gradients(scalar, heads), gradients(draws[2].sum(), heads))
+
+
+def test_the_heads_are_the_leaves_that_the_losses_reach_and_the_method_was_not_given() -> None:
+    model = MultiTask()
+    evidence = Evidence([model(x) for x in batches(2)], list(model.trunk.parameters()), 3)
+    assert {id(p) for p in evidence.others} == {id(p) for p in model.heads.parameters()}
+
+
+@pytest.mark.parametrize("way", ["plain", "rows", "product", "direction"])
+def test_gradients_accumulate_as_with_any_loss(way: str) -> None:
+    model = MultiTask()
+    params = list(model.trunk.parameters())
+    single = way == "rows"
+    total = torch.zeros(sum(p.numel() for p in model.parameters()), dtype=torch.float64)
+    for _ in range(2):
+        draws = [model(x) for x in batches(1 if single else 2)]
+        mean = sum(draws) / len(draws)
+        total[: len(flat(params))] += gradients(mean @ WEIGHTS, params)
+        total[len(flat(params)) :] += gradients(mean.sum(), model.heads.parameters())
+        evidence = Evidence(draws, params, 3)
+        ways()[way](evidence)
+        evidence.scalar(WEIGHTS).backward()
+    torch.testing.assert_close(flat(p.grad for p in model.parameters()), total)
+
+
+# -- the direction that is kept ------------------------------------------------------------------
+
+
+def _sum_of_parameters(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    """Both get the very same gradient tensor from autograd."""
+    return torch.stack([(a + b).sin() @ x, (a + b) @ x, (a + b).square() @ x])
+
+
+def _expanded(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    """A gradient of ones, all at one place in memory."""
+    return torch.stack([a.sum(), b.sum() * x[0], a.sum() * b.sum() * x[1]])
+
+
+def _unused(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
+    return torch.stack([a @ x, a.sin() @ x, a.square() @ x])
+
+
+@pytest.mark.parametrize("losses", [_sum_of_parameters, _expanded, _unused])
+def test_gradients_that_share_their_memory(losses: Callable[..., Tensor]) -> None:
+    params = [torch.randn(4, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    draws = [losses(*params, x) for x in torch.randn(2, 4, dtype=torch.float64)]
+    want = gradients(sum(draws) @ WEIGHTS / 2, params)
+    evidence = Evidence(draws, params, 3)
+    evidence.product(WEIGHTS, keep_direction=True)
+    torch.testing.assert_close(gradients(evidence.scalar(WEIGHTS), params), want)
+
+
+@pytest.mark.parametrize("weighed", ["all", "trunk"])
+@pytest.mark.parametrize("rows", [True, False])
+def test_draws_that_share_a_forward_pass(weighed: str, rows: bool) -> None:
+    """One forward pass for both draws: the graph of the one is part of the other's."""
+    model = MultiTask()
+    params = list((model if weighed == "all" else model.trunk).parameters())
+
+    def losses() -> list[Tensor]:
+        shared = model.trunk(batches(1)[0])
+        outputs = [head(shared) - i for i, head in enumerate(model.heads)]
+        each = torch.stack([y.square().mean(1) for y in outputs], 1)
+        if rows:
+            return list(torch.stack([each[:3].mean(0), each[3:].mean(0)]))
+        return [each[:3].mean(0), each[3:].mean(0)]
+
+    draws = losses()
+    first, second = (naive.jacobian(d, params) for d in draws)
+    evidence = Evidence(draws, params, 3)
+    got = evidence.product(WEIGHTS, keep_direction=True)
+    naive.assert_product(got, first, second.T @ WEIGHTS, 1e-12)
+    want = (first + second).T @ WEIGHTS / 2
+    torch.testing.assert_close(gradients(evidence.scalar(WEIGHTS), params), want)
+
+
+def test_the_graph_is_freed_where_nothing_else_needs_it() -> None:
+    model = MultiTask()
+    draws = [model(x) for x in batches(2)]
+    Evidence(draws, list(model.parameters()), 3).product(WEIGHTS, keep_direction=True)
+    for vector in draws:
+        with pytest.raises(RuntimeError, match="a second time"):
+            vector.sum().backward()
+
+
+# -- hooks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["plain", "rows", "product", "direction"])
+def test_hooks_on_parameters_and_heads_run_once(way: str) -> None:
+    """A hook that scales what a leaf receives scales it once, however the scalar was made."""
+    hooked, plain = MultiTask(), MultiTask()
+    plain.load_state_dict(copy.deepcopy(hooked.state_dict()))
+    for p in hooked.parameters():
+        p.register_hook(lambda g: 3 * g)
+    inputs = batches(1 if way == "rows" else 2)
+    for model in (hooked, plain):
+        evidence = Evidence([model(x) for x in inputs], list(model.trunk.parameters()), 3)
+        ways()[way](evidence)
+        evidence.scalar(WEIGHTS).backward()
+    torch.testing.assert_close(
+        flat(p.grad for p in hooked.parameters()), 3 * flat(p.grad for p in plain.parameters())
+    )
+
+
+# -- precision -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["plain", "rows", "product", "direction"])
+def test_bfloat16_parameters_beside_float32(way: str) -> None:
+    model = MultiTask().float()
+    model.trunk.to(torch.bfloat16)
+    params = list(model.trunk.parameters())
+
+    def losses(x: Tensor) -> Tensor:
+        shared = model.trunk(x.bfloat16()).float()
+        return torch.stack([head(shared).square().mean() for head in model.heads])
+
+    draws = [losses(x) for x in batches(1 if way == "rows" else 2)]
+    want = gradients(sum(draws) @ WEIGHTS.float() / len(draws), params)
+    evidence = Evidence(draws, [*params, *model.heads.parameters()], 3)
+    ways()[way](evidence)
+    scalar = evidence.scalar(WEIGHTS)
+    assert scalar.dtype == torch.float32
+    scalar.backward()
+    assert all(p.grad.dtype == torch.bfloat16 for p in params)
+    torch.testing.assert_close(flat(p.grad for p in params), want, rtol=5e-2, atol=1e-2)
+
+
+# -- errors --------------------------------------------------------------------------------------
+
+
+def test_a_wrong_number_of_objectives() -> None:
+    x = torch.ones(3, requires_grad=True)
+    message = r"^losses \(draw 2\) must have 3 entries, one per objective, found 2$"
+    with pytest.raises(ValueError, match=message):
+        Evidence([x * 1, x[:2] * 1], [x], 3)
+
+
+SAME: dict[str, Callable[[Tensor], Any]] = {
+    "the same tensor": lambda losses: losses,
+    "a view": lambda losses: losses.view(-1),
+    "its entries": list,
+    "its entries, stacked": lambda losses: torch.stack(list(losses)),
+    "its entries, in another order": lambda losses: list(losses)[::-1],
+}
+
+
+@pytest.mark.parametrize("stacked", [True, False])
+@pytest.mark.parametrize("again", SAME)
+def test_the_same_losses_twice_are_no_two_draws(again: str, stacked: bool) -> None:
+    x = torch.randn(3, requires_grad=True)
+    losses = torch.stack([x.sum(), x.prod(), x.sin().sum()]) if stacked else x.sin()
+    message = (
+        r"^losses \(draw 1\) and losses \(draw 3\) are the same losses: each draw must be computed "
+        r"from a batch of its own$"
+    )
+    with pytest.raises(ValueError, match=message):
+        Evidence([losses, x.cos(), SAME[again](losses)], [x], 3)
+
+
+def test_rows_of_one_tensor_are_different_draws() -> None:
+    x = torch.randn(3, requires_grad=True)
+    both = torch.stack([x.sin(), x.cos()]) * 2
+    Evidence(list(both), [x], 3).product(WEIGHTS)
+    Evidence([both[0], both[1]], [x], 3).product(WEIGHTS)
+
+
+def test_an_objective_that_reaches_no_parameter() -> None:
+    x, other = (torch.ones(3, requires_grad=True) for _ in range(2))
+    message = (
+        r"^objective 1 reaches none of the given parameters: its loss does not depend on them$"
+    )
+    with pytest.raises(ValueError, match=message):
+        Evidence([[x.sum(), other.sum()]], [x], 2)
+    with pytest.raises(ValueError, match=message):
+        Evidence([[x.sum(), torch.tensor(1.0)]], [x], 2)
+    with pytest.raises(ValueError, match=r"^objective 0 reaches none"):
+        Evidence([other.sin()], [x], 3)
+
+
+def test_frozen_parameters() -> None:
+    x, frozen = torch.ones(3, requires_grad=True), torch.ones(3)
+    evidence = Evidence([x * frozen], [frozen, x], 3)
+    assert [id(p) for p in evidence.params] == [id(x)]
+    with pytest.raises(ValueError, match=r"^params must hold a tensor that requires grad, found 1"):
+        Evidence([x * 1], [frozen], 3)
+
+
+def test_losses_are_named_by_their_draw() -> None:
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(ValueError, match=r"^losses \(draw 2\) must require grad: "):
+        Evidence([x * 1, x.detach()], [x], 3)
+
+
+def test_evidence_agrees_with_the_functions() -> None:
+    model = MultiTask()
+    params = list(model.trunk.parameters())
+    draws = [model(x) for x in batches(2)]
+    evidence = Evidence(draws, params, 3)
+    assert torch.equal(evidence.product(WEIGHTS), product(*draws, WEIGHTS, params))

@@ -1,0 +1,132 @@
+"""Hooks that change gradients are noticed, wherever and whenever they were registered."""
+
+from collections.abc import Callable
+from typing import Any
+
+import naive
+import pytest
+import torch
+from torch import Tensor, nn
+from zoo import several
+
+from trimol.gradients import hooks, product
+from trimol.gradients.graph import record
+
+
+def leaf(*shape: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, requires_grad=True)
+
+
+def losses(w: Tensor, hook: Callable[[Tensor], Any] = lambda y: None) -> Tensor:
+    y = torch.randn(5, 4, dtype=torch.float64) @ w
+    hook(y)
+    return several(y.sin())
+
+
+def possible(vector: Tensor, *params: Tensor) -> bool:
+    return hooks.possible(record(vector, params), params)
+
+
+def test_a_graph_recorded_after_the_last_hook_has_none() -> None:
+    w = leaf(4, 4)
+    before = losses(w)
+    w.sin().register_hook(lambda g: g)  # elsewhere, but who knows
+    assert possible(before, w)
+    after = losses(w)
+    assert not possible(after, w)
+    assert possible(before, w)  # still unknown: it may have been hooked
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        lambda y: y.register_hook(lambda g: 2 * g),
+        lambda y: y.grad_fn.register_hook(lambda gi, go: None),
+        lambda y: y.grad_fn.register_prehook(lambda go: None),
+        lambda y: torch.autograd.graph.register_multi_grad_hook([y], lambda g: None),
+    ],
+)
+def test_every_kind_of_hook_is_noticed(register: Callable[[Tensor], Any]) -> None:
+    w = leaf(4, 4)
+    possible(losses(w), w)  # has seen all that was registered before
+    assert not possible(losses(w), w)
+    assert possible(losses(w, register), w)
+
+
+def test_a_hook_in_a_graph_made_before_another_was_looked_at() -> None:
+    w = leaf(4, 4)
+    hooked, plain = losses(w, lambda y: y.register_hook(lambda g: 2 * g)), losses(w)
+    possible(plain, w)
+    assert possible(hooked, w)
+
+
+def test_hooks_on_parameters_come_and_go() -> None:
+    w = leaf(4, 4)
+    handle = w.register_hook(lambda g: 2 * g)
+    possible(losses(w), w)
+    assert possible(losses(w), w)
+    handle.remove()
+    assert not possible(losses(w), w)
+
+
+def test_hooks_of_a_graph_without_parameters_do_not_matter() -> None:
+    w, other = leaf(4, 4), leaf(4, 4)
+    vector = losses(other, lambda y: y.register_hook(lambda g: 2 * g))
+    assert not possible(vector, w)
+
+
+def test_training_without_hooks_never_looks_suspicious() -> None:
+    """Modules, optimizers and backward() register none by themselves: the fast way stays fast."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.LSTM(4, 4))
+    optimizer = torch.optim.Adam(model.parameters())
+    params = list(model.parameters())
+    found = []
+    for _ in range(3):
+        vector = several(model(torch.randn(5, 4))[0])
+        found.append(possible(vector, *params))
+        vector.sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert not any(found[1:])
+
+
+@pytest.mark.parametrize("harmless", [True, False])
+def test_product_goes_another_way_only_for_hooks_that_change_something(harmless: bool) -> None:
+    w = leaf(4, 4)
+    first = losses(w, lambda y: y.register_hook(lambda g: None if harmless else -g))
+    second = losses(w)
+    weights = torch.full((5,), 0.2, dtype=torch.float64)
+    vector = naive.jacobian(second, [w]).T @ weights
+    naive.assert_product(
+        product(first, second, weights, [w]), naive.jacobian(first, [w]), vector, 1e-10
+    )
+    if harmless:
+        product(first, second, weights, [w], route="tangents")
+    else:
+        with pytest.raises(ValueError, match="a hook or a backward pass written in Python"):
+            product(first, second, weights, [w], route="tangents")
+
+
+def test_a_hook_on_the_loss_vector() -> None:
+    w = leaf(4, 4)
+    first, second = losses(w), losses(w)
+    first.register_hook(lambda g: g * torch.arange(1.0, 6))
+    weights = torch.full((5,), 0.2, dtype=torch.float64)
+    vector = naive.jacobian(second, [w]).T @ weights
+    rows = naive.jacobian(first, [w])
+    for route in (None, "double-vjp", "backwards"):
+        naive.assert_product(product(first, second, weights, [w], route=route), rows, vector, 1e-10)
+
+
+def test_muted_hooks_do_not_run_and_come_back() -> None:
+    x, y = leaf(3), leaf(3)
+    x.register_hook(lambda g: 2 * g)
+    x.register_hook(lambda g: 5 * g)
+    with hooks.muted([x, y]):
+        (gradient,) = torch.autograd.grad(x.sum(), x)
+        assert torch.equal(gradient, torch.ones_like(x))
+    (gradient,) = torch.autograd.grad(x.sum(), x)
+    assert torch.equal(gradient, torch.full_like(x, 10))
+    with pytest.raises(KeyError), hooks.muted([x]):
+        raise KeyError
+    assert hooks.on_leaves([y, x])

@@ -1,0 +1,37 @@
+"""Tasks by name, and the promises that each built-in one keeps."""
+
+import pytest
+import torch
+
+from trimol import methods, tasks
+from trimol.gradients.losses import as_vector
+
+
+@pytest.mark.parametrize("name", tasks.names())
+def test_every_task_is_whole(name: str) -> None:
+    task = tasks.get(name)()
+    assert task.name == name
+    assert set(task.settings) <= set(methods.names())
+    data = task.data()
+    assert len(data.train) == len(data.test)
+    assert len({len(tensor) for tensor in data.train}) == 1
+    batch = tuple(tensor[:8] for tensor in data.train)
+    model = task.model()
+    losses = as_vector(task.losses(model, batch))
+    assert len(losses) == len(task.objectives) == len(set(task.objectives))
+    assert all(value.dim() == 0 for value in task.metrics(model, batch).values())
+
+
+@pytest.mark.parametrize("name", tasks.names())
+def test_losses_are_means_over_samples(name: str) -> None:
+    task = tasks.get(name)()
+    model, data = task.model().double().eval(), task.data().test
+    batch = tuple(t[:6].double() if t.is_floating_point() else t[:6] for t in data)
+    whole = as_vector(task.losses(model, batch))
+    parts = [as_vector(task.losses(model, tuple(t[i : i + 1] for t in batch))) for i in range(6)]
+    torch.testing.assert_close(whole, torch.stack(parts).mean(0))
+
+
+def test_unknown_task() -> None:
+    with pytest.raises(ValueError, match="name must be one of digits, found 'mnist8'"):
+        tasks.get("mnist8")

@@ -1,0 +1,25 @@
+"""The README's examples run, and its links lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def test_first_example_runs(capsys):
+    code = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    torch.manual_seed(0)
+    exec(compile(code, "README.md", "exec"), {})
+    assert re.match(r"opt \S+ · pop \S+ · gen \S+ · conflict \S+", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#]+)", page.read_text())
+    local = [link for link in links if not link.startswith("http")]
+    missing = [link for link in local if not (page.parent / link).exists()]
+    assert not missing

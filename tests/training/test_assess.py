@@ -1,0 +1,102 @@
+"""What a run has come to: measured in eval mode, on all data, the run left as it was."""
+
+import contextlib
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trimol import measure
+from trimol.tasks import Batch, Data, Task, get
+from trimol.training import assess, batches, evaluating, start, train
+
+
+class Noisy(Task):
+    """A network whose training mode must not be measured: dropout and batch normalisation."""
+
+    name = "noisy"
+    objectives = ("square", "absolute")
+
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 1))
+
+    def losses(self, model: nn.Module, batch: Batch) -> Tensor:
+        x, y = batch
+        return torch.stack([F.mse_loss(model(x), y), F.l1_loss(model(x), y)])
+
+    def metrics(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        return {"mean": model(batch[0]).mean()}
+
+    def data(self) -> Data:
+        x = torch.linspace(-1, 1, 2 * 3000).view(3000, 2)
+        y = x.sum(1, keepdim=True)
+        return Data(train=(x[::2], y[::2]), test=(x[1::2], y[1::2]))
+
+
+def test_measures_in_eval_mode_and_changes_nothing() -> None:
+    run = train(start(Noisy(), "modo", batch_size=16), steps=3)
+    before = {name: value.clone() for name, value in run.model.state_dict().items()}
+    weights = run.method.weights.clone()
+    first = assess(run)
+    assert assess(run) == first
+    assert all(module.training for module in run.model.modules())
+    assert all(torch.equal(v, before[name]) for name, v in run.model.state_dict().items())
+    assert torch.equal(run.method.weights, weights)
+
+
+def test_numbers_are_those_of_the_whole_data() -> None:
+    run = train(start(Noisy(), "static", batch_size=16), steps=3)
+    found = assess(run, rho=0.1)
+    run.model.eval()
+    data = run.data
+    direct = measure(
+        lambda batch: run.task.losses(run.model, batch),
+        run.model.parameters(),
+        train=[data.train],
+        test=[data.test],
+        weights=run.method.weights,
+        rho=0.1,
+    )
+    assert found.errors.opt == pytest.approx(direct.opt, rel=1e-5)
+    assert found.errors.pop == pytest.approx(direct.pop, rel=1e-5)
+    assert found.errors.conflict == pytest.approx(direct.conflict, rel=1e-5)
+    assert found.errors.conflict_weight == pytest.approx(direct.conflict_weight, rel=1e-5)
+    assert list(found.losses) == ["square", "absolute"]
+    assert list(found.losses.values()) == pytest.approx(direct.test_losses, rel=1e-5)
+    assert found.weights == {"square": 0.5, "absolute": 0.5}
+    # 1500 test samples come in batches of 1024 and 476.
+    mean = run.model(data.test[0]).mean().item()
+    assert found.metrics["mean"] == pytest.approx(mean, abs=1e-6)
+
+
+def test_a_task_without_metrics() -> None:
+    class Plain(Noisy):
+        def metrics(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+            return {}
+
+    assert assess(start(Plain(), "static")).metrics == {}
+
+
+def test_digits_at_the_start_are_guessed() -> None:
+    found = assess(start(get("digits")(), "static"))
+    assert found.metrics["accuracy"] < 0.3
+    assert found.losses["cross-entropy"] == pytest.approx(2.3, abs=0.1)
+
+
+def test_evaluating_puts_modes_back_after_an_error() -> None:
+    model = nn.Sequential(nn.Dropout(), nn.Dropout().eval())
+    modes: list[bool] = []
+    with contextlib.suppress(RuntimeError), evaluating(model):
+        modes += [module.training for module in model.modules()]
+        raise RuntimeError
+    assert not any(modes)
+    assert [module.training for module in model.modules()] == [True, True, False]
+
+
+def test_batches_are_views() -> None:
+    x, y = torch.zeros(10, 2), torch.zeros(10)
+    found = batches((x, y), size=4)
+    assert [len(a) for a, _ in found] == [4, 4, 2]
+    found[0][0].fill_(1)
+    assert x[0, 0] == 1

@@ -1,0 +1,181 @@
+"""The loop: learns with every method, the same samples for all, deterministic, resumable."""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from trimol import methods
+from trimol.methods import Method
+from trimol.tasks import Batch, Data, Settings, Task, get
+from trimol.training import Run, assess, start, train
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """For tensors of a few numbers a second thread costs ten times what it saves."""
+    found = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(found)
+
+
+class Points(Task):
+    """Means of points under two pulls; remembers which samples it saw. Has dropout."""
+
+    name = "points"
+    objectives = ("left", "right")
+
+    def __init__(self) -> None:
+        self.seen: list[list[int]] = []
+
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(1, 4), nn.Dropout(0.5), nn.Linear(4, 1))
+
+    def losses(self, model: nn.Module, batch: Batch) -> Tensor:
+        (x,) = batch
+        self.seen.append(x.flatten().int().tolist())
+        out = model(x / 100)
+        return torch.stack([(out - 1).square().mean(), (out + 1).square().mean()])
+
+    def data(self) -> Data:
+        points = torch.arange(200.0)[:, None]
+        return Data(train=(points[:150],), test=(points[150:],))
+
+
+def run_digits(name: str, *, seed: int = 0) -> Run:
+    task = get("digits")()
+    settings = task.settings.get(name, Settings())
+    return start(task, name, lr=settings.lr, hyperparameters=settings.method, seed=seed)
+
+
+def parameters(run: Run) -> Tensor:
+    return nn.utils.parameters_to_vector(run.model.parameters()).detach()
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_every_method_learns_digits(name: str) -> None:
+    run = train(run_digits(name), steps=150)
+    assert assess(run).metrics["accuracy"] > 0.8
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_same_seed_same_run(name: str) -> None:
+    first, again = (train(run_digits(name, seed=1), steps=20) for _ in range(2))
+    assert torch.equal(parameters(first), parameters(again))
+    other = train(run_digits(name, seed=2), steps=20)
+    assert not torch.equal(parameters(first), parameters(other))
+
+
+def test_every_method_starts_from_the_same_parameters() -> None:
+    first, *others = (parameters(run_digits(name, seed=3)) for name in methods.names())
+    assert all(torch.equal(first, other) for other in others)
+
+
+def samples_per_step(run: Run, steps: int) -> list[list[int]]:
+    task: Any = run.task
+    found = []
+    for _ in range(steps):
+        task.seen.clear()
+        train(run, steps=1)
+        found.append(sorted(chain.from_iterable(task.seen)))
+    return found
+
+
+@pytest.mark.parametrize("hyperparameters", [{}, {"every": 3}])
+@pytest.mark.parametrize("batch_size", [16, 15])
+def test_every_method_sees_the_same_samples(
+    batch_size: int, hyperparameters: dict[str, Any]
+) -> None:
+    seen = {
+        name: samples_per_step(
+            start(Points(), name, hyperparameters=hyperparameters, batch_size=batch_size), steps=7
+        )
+        for name in methods.names()
+    }
+    first, *others = seen.values()
+    assert all(other == first for other in others)
+    assert all(len(set(samples)) == batch_size for samples in first)
+    assert len({tuple(samples) for samples in first}) == 7  # a fresh batch every time
+
+
+def test_batches_are_uniform_over_the_training_data() -> None:
+    run = start(Points(), "static", batch_size=30)
+    drawn = torch.tensor(samples_per_step(run, 400)).flatten()
+    counts = drawn.bincount(minlength=150)
+    assert len(counts) == 150  # no test sample
+    # 400 steps, each sample with chance 1/5: 80 ± 8 times.
+    assert counts.min() > 45
+    assert counts.max() < 115
+
+
+def test_a_batch_is_split_only_when_weights_are_due() -> None:
+    run = start(Points(), "modo", batch_size=10, hyperparameters={"every": 2})
+    task: Any = run.task
+    train(run, steps=3)
+    assert [len(samples) for samples in task.seen] == [5, 5, 10, 5, 5]
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_steps_add_up(name: str) -> None:
+    whole = train(start(Points(), name), steps=9)
+    parts = start(Points(), name)
+    for steps in (1, 5, 0, 3):
+        train(parts, steps)
+        torch.rand(3)  # what others draw in between does not matter, with dropout too
+        assess(parts)
+    assert torch.equal(parameters(whole), parameters(parts))
+    assert torch.equal(whole.method.weights, parts.method.weights)
+    assert parts.sampler.step == 9
+
+
+def test_the_callers_random_state_is_left_alone() -> None:
+    before = torch.get_rng_state()
+    train(start(Points(), "static"), steps=2)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_watch_is_called_after_every_step() -> None:
+    seen: list[int] = []
+    train(start(Points(), "static"), steps=4, watch=lambda run: seen.append(run.sampler.step))
+    assert seen == [1, 2, 3, 4]
+
+
+def test_knows_no_method_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Alternating(Method):
+        """One that the library has never heard of: three draws, losses only."""
+
+        needs = "losses"
+        draws = 3
+
+        def weigh(self, evidence: Any) -> Tensor:
+            return self.weights.flip(0)
+
+    monkeypatch.setattr(methods, "get", lambda name: Alternating)
+    run = start(Points(), "alternating", batch_size=12)
+    task: Any = run.task
+    train(run, steps=2)
+    assert [len(samples) for samples in task.seen] == [4] * 6
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "adam"}, "name must be one of .*, found 'adam'"),
+        ({"batch_size": 0}, "batch_size must be at least"),
+        ({"batch_size": 151}, "batch_size=151 needs 151 distinct samples"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
+        ({"lr": -1.0}, "Invalid learning rate: -1.0"),
+    ],
+)
+def test_bad_settings(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        start(Points(), **{"method": "static", **change})
+
+
+def test_bad_steps() -> None:
+    with pytest.raises(ValueError, match="steps must be at least 0, got -1"):
+        train(start(Points(), "static"), steps=-1)
