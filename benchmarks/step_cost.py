@@ -253,6 +253,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shape", choices=("columns", "heads"), default="columns")
     parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
     parser.add_argument("--seconds", type=float, default=20.0, help="per network and M")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--no-time", action="store_true")
     parser.add_argument("--no-memory", action="store_true")
     parser.add_argument("--json", action="store_true", help="one object a line, for machines")
@@ -263,6 +264,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = arguments()
+    torch.set_num_threads(args.threads)
     parts = [
         (memory_rows, "megabytes", "MB beyond model and data", args.no_memory),
         (time_rows, "ratio", "time as a multiple of plain", args.no_time),
@@ -282,5 +284,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(os.cpu_count() or 1)
     main()

@@ -185,23 +185,24 @@ def test_gradients_accumulate_as_with_any_loss(way: str) -> None:
 # -- the direction that is kept ------------------------------------------------------------------
 
 
-def _sum_of_parameters(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """Both get the very same gradient tensor from autograd."""
-    return torch.stack([(a + b).sin() @ x, (a + b) @ x, (a + b).square() @ x])
+def _sum_of_parameters(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
+    """All get the very same gradient tensor from autograd."""
+    total = a + b + c
+    return torch.stack([total.sin() @ x, total @ x, total.square() @ x])
 
 
-def _expanded(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """A gradient of ones, all at one place in memory."""
-    return torch.stack([a.sum(), b.sum() * x[0], a.sum() * b.sum() * x[1]])
+def _expanded(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
+    """Gradients whose entries are all at one place in memory."""
+    return torch.stack([a.sum(), b.sum() * x[0], c.sum() * x[1]])
 
 
-def _unused(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    return torch.stack([a @ x, a.sin() @ x, a.square() @ x])
+def _unused(a: Tensor, b: Tensor, c: Tensor, x: Tensor) -> Tensor:
+    return torch.stack([a @ x, a.sin() @ x, c.square() @ x])
 
 
 @pytest.mark.parametrize("losses", [_sum_of_parameters, _expanded, _unused])
 def test_gradients_that_share_their_memory(losses: Callable[..., Tensor]) -> None:
-    params = [torch.randn(4, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    params = [torch.randn(4, dtype=torch.float64, requires_grad=True) for _ in range(3)]
     draws = [losses(*params, x) for x in torch.randn(2, 4, dtype=torch.float64)]
     want = gradients(sum(draws) @ WEIGHTS / 2, params)
     evidence = Evidence(draws, params, 3)

@@ -383,6 +383,13 @@ def partly_reached(x: Tensor, a: Tensor, b: Tensor) -> list[Tensor]:
     return [(x @ a).tanh().sum(), (x @ b).square().mean(), (x @ a @ b).sum(), a[1, 2], b.sum()]
 
 
+def written_into_a_vector(x: Tensor, w: Tensor) -> Tensor:
+    losses = torch.zeros(4, dtype=x.dtype)
+    for i, column in enumerate((x @ w).sin().T):
+        losses[i] = column.sum()
+    return losses
+
+
 def mixed_by_fourier(x: Tensor, w: Tensor) -> Tensor:
     z = torch.fft.rfft(x @ w)
     return torch.stack(
@@ -405,6 +412,8 @@ def misc(x: Tensor, w: Tensor) -> Tensor:
     y = x @ w
     parts = [
         y.cumsum(0),
+        y.logcumsumexp(0),
+        y.cummax(0)[0],
         y.sort(0)[0],
         y.topk(2, 0)[0],
         y.roll(1, 0).flip(1),
@@ -449,6 +458,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "put at indices": (put_at_indices, ((4, 4),)),
     "losses as a sequence": (partly_reached, ((4, 4), (4, 4))),
     "losses as one vector": (lambda x, w: (x @ w).tanh().mean(0), ((4, 4),)),
+    "losses written into a vector": (written_into_a_vector, ((4, 4),)),
     "losses of a matrix-vector product": (lambda x, w: x @ w, ((4,),)),
     "one loss": (lambda x, w: [(x @ w).sin().sum()], ((4, 4),)),
     "a number as parameter": (

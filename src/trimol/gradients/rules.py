@@ -68,15 +68,22 @@ def _pull(node: Any, *cotangents: Tensor | None) -> Tangents:
 def _by_gradient(node: Any, incoming: Tangents) -> Tensor:
     """One output: J is a row, the gradient; Jt = Σᵢ⟨gᵢ, tᵢ⟩."""
     (output,) = node._input_metadata
-    gradients = _pull(node, _one(output.dtype, output.device).view(output.shape))
+    shape = output.shape
+    one = _one(output.dtype, output.device)
+    gradients = _pull(node, one.view(shape) if shape else one)
     terms = [
-        torch.dot(g.reshape(-1), t.reshape(-1))
+        torch.dot(_flat(g), _flat(t))
         for g, t in zip(gradients, incoming, strict=True)
         if t is not None and g is not None
     ]
     if not terms:
         raise Unsupported(f"{node.name()} gave no gradient")
-    return sum(terms[1:], start=terms[0]).reshape(output.shape)
+    total = sum(terms[1:], start=terms[0])
+    return total.view(shape) if shape else total
+
+
+def _flat(tensor: Tensor) -> Tensor:
+    return tensor if tensor.dim() == 1 else tensor.reshape(-1)
 
 
 @functools.cache
@@ -85,10 +92,13 @@ def _one(dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def _by_double_vjp(node: Any, incoming: Tangents) -> Tangents:
-    """Jt = ∂⟨Jᵀu, t⟩/∂u, from the node's own backward u ↦ Jᵀu."""
+    """Jt = ∂⟨Jᵀu, t⟩/∂u at u = 1, from the node's own backward u ↦ Jᵀu.
+
+    Linear though it is, that backward may be written with a logarithm: it has no derivative at 0.
+    """
     with torch.enable_grad():
         probes = [
-            torch.zeros(o.shape, dtype=o.dtype, device=o.device, requires_grad=True)
+            torch.ones(o.shape, dtype=o.dtype, device=o.device, requires_grad=True)
             for o in node._input_metadata
         ]
         pulled = _pull(node, *probes)
