@@ -4,7 +4,7 @@ from trimol import gradients, methods, simplex
 from trimol._version import __version__
 from trimol.data import draws, pairs
 from trimol.errors import Errors, measure
-from trimol.methods import MGDA, MoDo, Static
+from trimol.methods import MGDA, MoDo, Static, citation
 
 __all__ = [
     "MGDA",
@@ -12,6 +12,7 @@ __all__ = [
     "MoDo",
     "Static",
     "__version__",
+    "citation",
     "draws",
     "gradients",
     "measure",

@@ -416,6 +416,8 @@ def test_nodes_without_a_rule_broadcast(function: Callable[..., Tensor], moving:
         lambda x: x[:1, :1].logcumsumexp(0),
         lambda x: torch.linalg.vector_norm(torch.fft.fft(x)),
         lambda x: torch.fft.fft(x).prod().real,
+        lambda x: torch.view_as_real(torch.complex(x[0, 0], x[1, 1])),
+        lambda x: torch.view_as_real(torch.polar(x[0, 0].exp(), x[1, 1])),
     ],
 )
 def test_nodes_with_one_number_as_output(function: Callable[[Tensor], Tensor]) -> None:

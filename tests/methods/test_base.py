@@ -51,20 +51,19 @@ def test_value_and_gradient_are_those_of_the_weighted_loss(name):
     assert torch.equal(method.info.weights, method.weights)
 
 
-@every_method
-@pytest.mark.parametrize("simultaneous", [False, True])
-def test_heads_get_plain_gradients(name, simultaneous):
-    if simultaneous and name != "modo":
-        pytest.skip("an option of one method")
+@pytest.mark.parametrize(
+    ("name", "options"), [*[(name, {}) for name in NAMES], ("modo", {"simultaneous": True})]
+)
+def test_heads_get_plain_gradients(name, options):
     model = network()
     trunk, heads = list(model.trunk.parameters()), list(model.heads.parameters())
-    method = make(name, trunk, **({"simultaneous": True} if simultaneous else {}))
+    method = make(name, trunk, **options)
     before = method.weights.clone()
     losses = draw_losses(method, model, 1)
     on_trunk = torch.stack([naive_jacobian(one, trunk) for one in losses]).mean(0)
     on_heads = torch.stack([naive_jacobian(one, heads) for one in losses]).mean(0)
     method(*losses).backward()
-    used = before if simultaneous else method.weights
+    used = before if method.simultaneous else method.weights
     torch.testing.assert_close(flat_gradient(trunk), used @ on_trunk)
     torch.testing.assert_close(flat_gradient(heads), on_heads.sum(0))
 

@@ -11,3 +11,15 @@ def test_names_and_classes():
 def test_unknown_name():
     with pytest.raises(ValueError, match=r"name must be one of .*modo.*, found 'modoo'"):
         trimol.methods.get("modoo")
+
+
+@pytest.mark.parametrize("name", trimol.methods.names())
+def test_every_method_can_be_cited(name, capsys):
+    method = trimol.methods.get(name)
+    assert method.summary.endswith(".")
+    trimol.citation(name)
+    by_name = capsys.readouterr().out
+    assert by_name.startswith("@")
+    assert f"{{{method.reference}," in by_name
+    trimol.citation(method)
+    assert capsys.readouterr().out == by_name

@@ -64,14 +64,29 @@ class Evidence:
         return reduce.mean_small(values)
 
     @no_autocast()
-    def gramian(self, *, chunk: int | None = None) -> Tensor:
-        """GᵀG of the (only) draw's gradients; see :func:`trimol.gradients.gramian`."""
+    def gramian(self, *, chunk: int | None = None, of: Sequence[Tensor] | None = None) -> Tensor:
+        """GᵀG of the (only) draw's gradients; see :func:`trimol.gradients.gramian`.
+
+        Args:
+            chunk: How many gradients to hold at once.
+            of: Differentiate with respect to these tensors (a representation inside the graph,
+                say) instead of the parameters.
+        """
         (vector,) = self.draws
         self.route = "rows"
-        if chunk is not None and chunk < len(vector):
-            return self._found("gramian", gramian(vector, self.params, chunk=chunk))
+        if of is not None or (chunk is not None and chunk < len(vector)):
+            return self._found("gramian", gramian(vector, of or self.params, chunk=chunk))
         self._rows = jacobian(vector, self.params)
         return self._found("gramian", gram(self._rows))
+
+    @no_autocast()
+    def jacobian(self) -> Tensor:
+        """Gᵀ of the (only) draw: one row of gradients per objective, in the order of `params`."""
+        (vector,) = self.draws
+        self.route = "rows"
+        self._rows = jacobian(vector, self.params)
+        _finite(self._rows.sum(1))  # one pass and no mask: a sum with NaN or infinity shows it
+        return self._rows
 
     @no_autocast()
     def product(self, weights: Tensor, *, keep_direction: bool = False) -> Tensor:
@@ -96,9 +111,11 @@ class Evidence:
 
     def _found(self, name: str, evidence: Tensor) -> Tensor:
         self.findings[name] = evidence
-        if not evidence.isfinite().all():
-            raise NonFinite
-        return evidence
+        return _finite(evidence)
+
+    def values(self) -> Tensor:
+        """As `losses`, for a method that computes with them: raises if they are not finite."""
+        return _finite(self.losses)
 
     @functools.cached_property
     def others(self) -> list[Tensor]:
@@ -124,12 +141,27 @@ class Evidence:
             return attached(value, self.others, missing)
         return value
 
+    @no_autocast()
+    def scalar_along(self, weights: Tensor, direction: Tensor) -> Tensor:
+        """The scalar worth λᵀF whose gradient is ``direction``, whatever the losses' gradients.
+
+        Args:
+            weights: λ, for the value.
+            direction: Flat, in the order of `params`. The others get the plain gradient.
+        """
+        (vector,) = self.draws
+        plain = self._on_others(self.draws, torch.ones_like(weights))
+        value = weighted(vector.detach(), weights)
+        return attached(value, [*self.params, *self.others], [*self._split(direction), *plain])
+
+    def _split(self, flat: Tensor) -> list[Tensor]:
+        parts = torch.split(flat, [p.numel() for p in self.params])
+        return [part.view_as(p) for part, p in zip(parts, self.params, strict=True)]
+
     def _known_direction(self, weights: Tensor) -> Sequence[Tensor] | None:
         if self._rows is None or hooks.on_leaves(self.params):
             return self._direction
-        flat = weights.to(self._rows) @ self._rows
-        parts = torch.split(flat, [p.numel() for p in self.params])
-        return [part.view_as(p) for part, p in zip(parts, self.params, strict=True)]
+        return self._split(weights.to(self._rows) @ self._rows)
 
     def _on_others(self, draws: Sequence[Tensor], weights: Tensor) -> Sequence[Tensor]:
         """Gradient of the draws' mean of ``weights``ᵀF with respect to the others."""
@@ -145,6 +177,12 @@ class Evidence:
                 materialize_grads=True,
             )
         return total
+
+
+def _finite(evidence: Tensor) -> Tensor:
+    if not evidence.isfinite().all():
+        raise NonFinite
+    return evidence
 
 
 def _check_lengths(draws: Sequence[Tensor], objectives: int) -> None:

@@ -54,9 +54,10 @@ def _generic(node: Any, *incoming: Tensor | None) -> Tangents:
     if isinstance(node, BackwardCFunction):
         raise Unsupported(type(node).__name__)
     outputs = node._input_metadata
-    real = not any(t is not None and t.is_complex() for t in incoming)
-    if real and len(outputs) == 1 and math.prod(outputs[0].shape) == 1:
-        return (_by_gradient(node, incoming),)
+    if len(outputs) == 1 and math.prod(outputs[0].shape) == 1:
+        types = [outputs[0].dtype, *(t.dtype for t in incoming if t is not None)]
+        if not any(dtype.is_complex for dtype in types):
+            return (_by_gradient(node, incoming),)
     return _by_double_vjp(node, incoming)
 
 

@@ -13,7 +13,7 @@ from trimol.gradients import Evidence, Losses, NonFinite
 from trimol.gradients.params import checked
 from trimol.methods import checks
 
-Needs = Literal["nothing", "losses", "gramian", "product"]
+Needs = Literal["nothing", "losses", "gramian", "product", "jacobian"]
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,9 @@ class Info:
 class Method(nn.Module):
     """A module that turns M losses into one scalar whose gradient is the method's direction.
 
-    A subclass says what it `needs`, how many independent `draws` a step takes, and how evidence
-    becomes weights (:meth:`weigh`).
+    A subclass says what it `needs`, how many independent `draws` a step takes, how evidence becomes
+    weights (:meth:`weigh`), and has a one-line `summary` and a `reference` (a key of
+    ``references.bib``).
 
     Args:
         params: The parameters that the method weighs. Parameters that the losses reach but that
@@ -74,6 +75,8 @@ class Method(nn.Module):
     """
 
     needs: ClassVar[Needs]
+    summary: ClassVar[str]
+    reference: ClassVar[str]
     draws: int = 1
     simultaneous: bool = False
     weights: Tensor

@@ -46,6 +46,10 @@ class MGDA(Method):
     """
 
     needs: ClassVar[Needs] = "gramian"
+    summary: ClassVar[str] = (
+        "The shortest convex combination of the gradients: avoids conflict, biased on mini-batches."
+    )
+    reference: ClassVar[str] = "desideri2012multiple"
 
     def __init__(
         self,

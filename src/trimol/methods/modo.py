@@ -58,6 +58,10 @@ class MoDo(Method):
     """
 
     needs: ClassVar[Needs] = "product"
+    summary: ClassVar[str] = (
+        "Unbiased steps on the weights by double sampling, at a cost that does not grow with M."
+    )
+    reference: ClassVar[str] = "chen2023three"
     draws: int = 2
 
     def __init__(

@@ -31,6 +31,8 @@ class Static(Method):
     """
 
     needs: ClassVar[Needs] = "nothing"
+    summary: ClassVar[str] = "Fixed weights: plain training on a weighted sum of the losses."
+    reference: ClassVar[str] = "chen2023three"
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """The same weights as before."""
