@@ -72,6 +72,38 @@ def test_gramian(chunk: int | None) -> None:
     assert evidence.findings["gramian"] is got
 
 
+def test_gramian_of_a_representation() -> None:
+    """With respect to tensors inside the graph; the scalar is of the parameters all the same."""
+    model = MultiTask()
+    params = list(model.trunk.parameters())
+    shared = model.trunk(batches(1)[0])
+    losses = torch.stack([head(shared).square().mean() for head in model.heads])
+    evidence = Evidence([losses], params, 3)
+    rows = naive.jacobian(losses, [shared])
+    torch.testing.assert_close(evidence.gramian(of=[shared]), rows @ rows.T)
+    want = gradients(losses @ WEIGHTS, params)
+    torch.testing.assert_close(gradients(evidence.scalar(WEIGHTS), params), want)
+
+
+def test_jacobian() -> None:
+    model = MultiTask()
+    params = list(model.trunk.parameters())
+    losses = model(batches(1)[0])
+    evidence = Evidence([losses], params, 3)
+    torch.testing.assert_close(evidence.jacobian(), naive.jacobian(losses, params))
+    assert evidence.route == "rows"
+    want = gradients(losses @ WEIGHTS, params)
+    torch.testing.assert_close(gradients(evidence.scalar(WEIGHTS), params), want)
+
+
+def test_a_jacobian_in_float16_may_have_a_large_sum() -> None:
+    x = torch.ones(40_000, dtype=torch.float16, requires_grad=True)
+    losses = torch.stack([x.float().sum() * 4, x.float().sum() * 5])
+    rows = Evidence([losses], [x], 2).jacobian()
+    assert torch.equal(rows[0], torch.full_like(x, 4.0))
+    assert rows.sum(1)[0].isinf()
+
+
 @pytest.mark.parametrize("keep", [True, False])
 def test_product(keep: bool) -> None:
     model = MultiTask()
@@ -107,6 +139,10 @@ def test_evidence_that_is_not_finite_is_recorded_and_raises(bad: float) -> None:
     with pytest.raises(NonFinite):
         single.gramian()
     torch.testing.assert_close(single.scalar(WEIGHTS), WEIGHTS @ draws[0], equal_nan=True)
+    with pytest.raises(NonFinite):
+        single.jacobian()
+    with pytest.raises(NonFinite):
+        single.values()
 
 
 # -- the scalar ----------------------------------------------------------------------------------
@@ -157,6 +193,25 @@ def test_the_scalar_of_chosen_draws() -> None:
     torch.testing.assert_close(gradients(scalar, params), gradients(draws[2] @ WEIGHTS, params))
     heads = list(model.heads.parameters())
     torch.testing.assert_close(gradients(scalar, heads), gradients(draws[2].sum(), heads))
+
+
+def test_the_scalar_along_a_direction() -> None:
+    """Its value is the weighted loss, its gradient the direction; the heads' stays plain."""
+    model = MultiTask()
+    params, heads = list(model.trunk.parameters()), list(model.heads.parameters())
+    losses = model(batches(1)[0])
+    plain = gradients(losses.sum(), heads)
+    direction = torch.randn(sum(p.numel() for p in params), dtype=torch.float64)
+    scalar = Evidence([losses], params, 3).scalar_along(WEIGHTS, direction)
+    scalar.backward()
+    torch.testing.assert_close(scalar.detach(), (losses @ WEIGHTS).detach())
+    torch.testing.assert_close(flat(p.grad for p in params), direction)
+    torch.testing.assert_close(flat(p.grad for p in heads), plain)
+
+
+def test_values_are_the_losses() -> None:
+    x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(Evidence([x.sin()], [x], 3).values(), x.sin().detach())
 
 
 def test_the_heads_are_the_leaves_that_the_losses_reach_and_the_method_was_not_given() -> None:
@@ -261,6 +316,14 @@ def test_hooks_on_parameters_and_heads_run_once(way: str) -> None:
     torch.testing.assert_close(
         flat(p.grad for p in hooked.parameters()), 3 * flat(p.grad for p in plain.parameters())
     )
+
+
+def test_hooks_run_once_on_a_direction_made_of_the_rows() -> None:
+    x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    x.register_hook(lambda g: 3 * g)
+    evidence = Evidence([x.square()], [x], 3)
+    evidence.scalar_along(WEIGHTS, WEIGHTS @ evidence.jacobian()).backward()
+    torch.testing.assert_close(x.grad, 3 * WEIGHTS * 2 * x.detach())
 
 
 # -- precision -----------------------------------------------------------------------------------

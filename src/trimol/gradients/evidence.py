@@ -84,8 +84,10 @@ class Evidence:
         """Gᵀ of the (only) draw: one row of gradients per objective, in the order of `params`."""
         (vector,) = self.draws
         self.route = "rows"
-        self._rows = jacobian(vector, self.params)
-        _finite(self._rows.sum(1))  # one pass and no mask: a sum with NaN or infinity shows it
+        with hooks.muted(self.params):  # `scalar_along` hands on what comes of these rows
+            self._rows = jacobian(vector, self.params)
+        # One pass and no mask: a sum with NaN or infinity shows it (float16 could overflow).
+        _finite(self._rows.sum(1, dtype=torch.promote_types(self._rows.dtype, torch.float32)))
         return self._rows
 
     @no_autocast()
@@ -177,6 +179,18 @@ class Evidence:
                 materialize_grads=True,
             )
         return total
+
+
+def observed(losses: Losses, objectives: int) -> Tensor:
+    """The values of losses that need no graph: in float64, the mean over processes.
+
+    Args:
+        losses: M losses, possibly computed under ``torch.no_grad()``.
+        objectives: The number M that there must be.
+    """
+    vector = as_vector(losses, graph=False).detach()
+    _check_lengths([vector], objectives)
+    return reduce.mean_small(vector.double())
 
 
 def _finite(evidence: Tensor) -> Tensor:

@@ -18,12 +18,14 @@ class Graph:
     Attributes:
         nodes: Every node comes after the nodes it takes its inputs from; the last made the losses.
         edges: For each node, where its inputs came from.
+        entrances: Where a parameter, by its ``id``, enters: a node and the number of its output.
         active: The nodes that depend on the parameters, those where a parameter enters included.
         others: The leaves that require a gradient and are not among the parameters.
     """
 
     nodes: list[Node]
     edges: dict[Node, tuple[tuple[Node | None, int], ...]]
+    entrances: dict[int, tuple[Node, int]]
     active: set[Node]
     others: list[Tensor]
 
@@ -34,8 +36,10 @@ class Graph:
 
 def record(losses: Tensor, params: Sequence[Tensor]) -> Graph:
     """Read the graph behind ``losses``, depth first, without recursion."""
-    entrances = {get_gradient_edge(p).node for p in params}
-    active: set[Node] = set()
+    leaves = {id(p) for p in params}
+    # A parameter inside the graph says where it enters; a leaf's node is met on the way.
+    entrances = {id(p): (p.grad_fn, p.output_nr) for p in params if p.grad_fn is not None}
+    active = {node for node, _ in entrances.values()}
     nodes: list[Node] = []
     edges: dict[Node, tuple[tuple[Node | None, int], ...]] = {}
     others: list[Tensor] = []
@@ -44,7 +48,7 @@ def record(losses: Tensor, params: Sequence[Tensor]) -> Graph:
         node, inputs_done = stack.pop()
         if inputs_done:
             nodes.append(node)
-            if node in entrances or any(source in active for source, _ in edges[node]):
+            if any(source in active for source, _ in edges[node]):
                 active.add(node)
         elif node not in edges:
             sources = edges[node] = node.next_functions
@@ -52,11 +56,21 @@ def record(losses: Tensor, params: Sequence[Tensor]) -> Graph:
             for source, _ in sources:
                 if source is not None and source not in edges:
                     stack.append((source, False))
-            if isinstance(node, BackwardCFunction) and node.name() == REENTRANT:
-                raise ValueError(
-                    "losses pass through torch.utils.checkpoint with use_reentrant=True, which "
-                    "hides its parameters from torch.autograd.grad: set use_reentrant=False"
-                )
-            if not sources and node not in entrances and node.name() == ACCUMULATE:
-                others.append(node.variable)  # type: ignore[attr-defined]
-    return Graph(nodes, edges, active, others)
+            if isinstance(node, BackwardCFunction):
+                _check_checkpoint(node)
+            elif not sources and node.name() == ACCUMULATE:
+                leaf: Tensor = node.variable  # type: ignore[attr-defined]
+                if id(leaf) in leaves:
+                    entrances[id(leaf)] = (node, 0)
+                    active.add(node)
+                else:
+                    others.append(leaf)
+    return Graph(nodes, edges, entrances, active, others)
+
+
+def _check_checkpoint(node: Node) -> None:
+    if node.name() == REENTRANT:
+        raise ValueError(
+            "losses pass through torch.utils.checkpoint with use_reentrant=True, which hides its "
+            "parameters from torch.autograd.grad: set use_reentrant=False"
+        )

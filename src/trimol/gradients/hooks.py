@@ -29,7 +29,10 @@ _seen = _Counter()
 
 
 def possible(graph: Graph, params: Sequence[Tensor]) -> bool:
-    """Whether a hook may sit between the losses and the parameters: no false "no"."""
+    """Whether a hook may sit between the losses and the parameters.
+
+    "No" is certain for a graph that this thread recorded (PyTorch numbers nodes by thread).
+    """
     if _seen.hooks != RemovableHandle.next_id:
         _seen.hooks, _seen.node = RemovableHandle.next_id, _youngest_node()
     if on_leaves(params):

@@ -9,12 +9,13 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 Losses = Tensor | Sequence[Tensor]
 
 
-def as_vector(losses: Losses, name: str = "losses") -> Tensor:
+def as_vector(losses: Losses, name: str = "losses", *, graph: bool = True) -> Tensor:
     """``losses`` as one 1-D tensor with a graph behind it.
 
     Args:
         losses: A 1-D tensor with one entry per objective, or a sequence of scalar tensors.
         name: How to call the argument in an error.
+        graph: Whether a graph is needed, or values alone will do.
     """
     vector = losses if isinstance(losses, Tensor) else _stacked(losses, name)
     if vector.dim() != 1 or not len(vector):
@@ -24,7 +25,7 @@ def as_vector(losses: Losses, name: str = "losses") -> Tensor:
         )
     if not vector.is_floating_point():
         raise TypeError(f"{name} must be floating point, found {vector.dtype}")
-    if not vector.requires_grad:
+    if graph and not vector.requires_grad:
         raise ValueError(
             f"{name} must require grad: no graph leads from it to the parameters (was it detached, "
             "or computed under torch.no_grad()?)"

@@ -6,6 +6,7 @@ small that the time goes into calling operators rather than into arithmetic. Bot
 """
 
 import functools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
@@ -20,8 +21,8 @@ from trimol.gradients.graph import record
 from trimol.gradients.losses import Losses, as_vector, entries
 from trimol.gradients.params import checked, dense, trainable
 
-# On a CPU a batched block pays while its rows fit in the cache (1 MB of float32), and never with
-# convolutions, whose batched backward is slower than the loop (measured: docs/cost.md).
+# On a CPU a batched block pays while it fits in the cache (1 MB of float32): its rows, and each of
+# the intermediate gradients on the way to them (measured: benchmarks/rows.py).
 CACHED_ENTRIES = 2**18
 SMALLEST_BATCH = 4
 LARGEST_BATCH = 32
@@ -162,13 +163,17 @@ def _batch_width(losses: Tensor, params: Sequence[Tensor]) -> int:
     Decided by size and node types alone, never by timing: the same step always takes the same way.
     """
     nodes = record(losses, trainable(params)).nodes
-    if len(losses) < SMALLEST_BATCH or any(isinstance(node, BackwardCFunction) for node in nodes):
+    if len(losses) < SMALLEST_BATCH:
+        return 1
+    if any(isinstance(node, BackwardCFunction) for node in nodes):
         return 1  # written in Python: may have no batching rule
     if losses.device.type != "cpu":
         return LARGEST_BATCH
-    if any("Conv" in node.name() or "Rnn" in node.name() for node in nodes):
-        return 1
-    return min(LARGEST_BATCH, CACHED_ENTRIES // sum(p.numel() for p in params))
+    if any("Rnn" in node.name() for node in nodes):
+        return 1  # no batching rule
+    outputs = [math.prod(o.shape) for node in nodes for o in node._input_metadata]
+    size = max(sum(p.numel() for p in params), *outputs, 1)
+    return int(min(LARGEST_BATCH, CACHED_ENTRIES // size))
 
 
 def _empty(count: int, params: Sequence[Tensor]) -> Tensor:
@@ -182,15 +187,13 @@ def _dtype(params: Sequence[Tensor]) -> torch.dtype:
 def _write(rows: Tensor, gradients: Sequence[Tensor | None], params: Sequence[Tensor]) -> None:
     """Put one gradient per trainable parameter into its columns; zeros where there is none."""
     arrived = iter(gradients)
-    start = 0
+    parts = []
     for p in params:
-        place = rows[..., start : start + p.numel()]
-        start += p.numel()
-        gradient = next(arrived, None) if p.requires_grad else None
-        if gradient is None:
-            place.zero_()
-        else:
-            place.copy_(dense(gradient).reshape(place.shape))
+        gradient = next(arrived) if p.requires_grad else None
+        shape = (*rows.shape[:-1], p.numel())
+        flat = rows.new_zeros(shape) if gradient is None else dense(gradient).reshape(shape)
+        parts.append(flat.to(rows.dtype))
+    torch.cat(parts, dim=-1, out=rows)
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

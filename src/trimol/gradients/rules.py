@@ -41,7 +41,7 @@ def carry(node: Any, incoming: Tangents) -> Tangents:
         return (None,) * len(node._input_metadata)
     name = node.name()
     try:
-        if name in SYMMETRIC and not incoming[0].is_complex():  # type: ignore[union-attr]
+        if name in SYMMETRIC and not incoming[0].dtype.is_complex:  # type: ignore[union-attr]
             return _pull(node, incoming[0])[:1]
         rule: Rule = RULES.get(name, _generic)
         outgoing = rule(node, *incoming)
@@ -138,7 +138,12 @@ def _plus(a: Tensor | None, b: Tensor | None, node: Any) -> Tensor | None:
     if a is not None and b is not None:
         return a + b
     one = b if a is None else a
-    return None if one is None else one.expand(_shape(node)).to(_dtype(node))
+    if one is None:
+        return None
+    output = node._input_metadata[0]
+    shape = torch.Size(output.shape)
+    fitted = one if one.shape == shape else one.expand(shape)
+    return fitted if fitted.dtype == output.dtype else fitted.to(output.dtype)
 
 
 # -- products ------------------------------------------------------------------------------------

@@ -36,8 +36,9 @@ def push(
     """
     seeds: dict[Node, dict[int, Tensor]] = {}
     for param, vector in zip(params, vectors, strict=True):
-        edge = get_gradient_edge(param)
-        seeds.setdefault(edge.node, {})[edge.output_nr] = vector
+        if id(param) in graph.entrances:
+            node, number = graph.entrances[id(param)]
+            seeds.setdefault(node, {})[number] = vector
     order = [node for node in graph.nodes if node in graph.active]
     readers = Counter(source for node in order for source, _ in graph.edges[node])
     live: dict[Node, Tangents] = {}
