@@ -14,8 +14,8 @@ def test_prints_a_row_for_every_contestant():
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     rows = [json.loads(line) for line in run.stdout.splitlines()]
     times = {row["contestant"]: row["ratio"] for row in rows if "ratio" in row}
-    assert set(times) == {"plain", "MoDo", "MGDA", "loop of backwards"}
-    assert times["plain"] == 1
+    assert set(times) == {"MoDo", "MGDA", "loop of backwards"}
+    assert all(value > 0 for value in times.values())
     memory = {row["contestant"]: row["megabytes"] for row in rows if "megabytes" in row}
-    assert set(memory) == set(times)
+    assert set(memory) == {"plain", *times}
     assert all(value > 0 for value in memory.values())
