@@ -162,9 +162,9 @@ CONTESTANTS: dict[str, Callable[[Problem], Step]] = {
     "TorchJD autogram": torchjd_autogram,
 }
 STEPS_PER_CALL = {"MoDo every=10": 10}
-# Registers hooks at every step. trimol's engine sees that hooks were registered in the process and
-# checks that none changes its own graph, at the price of a backward: not in the same rounds.
-APART = ("TorchJD autogram",)
+# These register hooks at every step. trimol's engine sees that hooks were registered in the process
+# and checks that none changes its own graph, at the price of a backward: not in the same rounds.
+APART = ("TorchJD MGDA", "TorchJD UPGrad", "TorchJD autogram")
 IN_MEMORY_TABLE = (
     "plain",
     "MoDo",
@@ -242,8 +242,9 @@ def time_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def _groups(names: list[str]) -> list[list[str]]:
     """Who is interleaved with whom; each group has its own plain steps to compare with."""
-    together = [n for n in names if n not in APART and n != "plain"]
-    return [group for group in ([*together], *([n] for n in names if n in APART)) if group]
+    rest = [name for name in names if name != "plain"]
+    groups = [[n for n in rest if n not in APART], [n for n in rest if n in APART]]
+    return [group for group in groups if group]
 
 
 def memory_rows(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
