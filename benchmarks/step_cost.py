@@ -4,8 +4,9 @@
     python benchmarks/step_cost.py --networks mlp --objectives 2 8 --seconds 5
 
 Every contestant makes a whole step (forward, backward, gradients in ``.grad``) with the same number
-of samples. Contestants are interleaved in one process, the median of many rounds is reported, and
-no absolute time is compared between runs. Peak memory is read in a fresh process each.
+of samples. Contestants are interleaved in one process in random order, the median of many rounds
+is reported, and no absolute time is compared between runs. The clock is the CPU time of one thread,
+so that other work on the machine does not count. Peak memory is read in a fresh process each.
 TorchJD comes from the ``bench`` extra: ``pip install 'trimol[bench]' -c constraints.txt``.
 """
 
@@ -13,7 +14,6 @@ import argparse
 import copy
 import json
 import multiprocessing
-import os
 import random
 import statistics
 import sys
@@ -176,16 +176,16 @@ IN_MEMORY_TABLE = (
 
 
 def times(p: Problem, names: list[str], seconds: float) -> dict[str, float]:
-    """Median seconds of a step for each contestant, interleaved round by round."""
+    """Median CPU seconds of a step for each contestant, interleaved round by round."""
     steps = {name: CONTESTANTS[name](p) for name in names}
     taken: dict[str, list[float]] = {name: [] for name in names}
     start = time.perf_counter()
     rounds = 0
     while rounds < 5 or time.perf_counter() - start < seconds:
         for name in random.sample(names, len(names)):  # no one always runs after the same other
-            before = time.perf_counter()
+            before = time.process_time()
             steps[name]()
-            spent = (time.perf_counter() - before) / STEPS_PER_CALL.get(name, 1)
+            spent = (time.process_time() - before) / STEPS_PER_CALL.get(name, 1)
             p.clear()
             if rounds:  # the first round warms up
                 taken[name].append(spent)
@@ -281,7 +281,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shape", choices=("columns", "heads"), default="columns")
     parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
     parser.add_argument("--seconds", type=float, default=20.0, help="per network and M")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--no-time", action="store_true")
     parser.add_argument("--no-memory", action="store_true")
     parser.add_argument("--json", action="store_true", help="one object a line, for machines")
@@ -292,7 +291,7 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = arguments()
-    torch.set_num_threads(args.threads)
+    torch.set_num_threads(1)
     parts = [
         (memory_rows, "megabytes", "MB beyond model and data", args.no_memory),
         (time_rows, "ratio", "time as a multiple of plain", args.no_time),

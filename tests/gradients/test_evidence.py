@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from zoo import ZOO
 
-from trimol.gradients import Evidence, NonFinite, gramian, product
+from trimol.gradients import Evidence, NonFinite, gramian, observed, product
 from trimol.gradients.losses import as_vector
 
 WEIGHTS = torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)
@@ -81,6 +81,10 @@ def test_gramian_of_a_representation() -> None:
     evidence = Evidence([losses], params, 3)
     rows = naive.jacobian(losses, [shared])
     torch.testing.assert_close(evidence.gramian(of=[shared]), rows @ rows.T)
+    rows = naive.jacobian(losses, params[:1])
+    torch.testing.assert_close(evidence.gramian(of=params[:1], chunk=2), rows @ rows.T)
+    with pytest.raises(ValueError, match="objective 0 reaches none of the given tensors"):
+        evidence.gramian(of=[shared * 1])
     want = gradients(losses @ WEIGHTS, params)
     torch.testing.assert_close(gradients(evidence.scalar(WEIGHTS), params), want)
 
@@ -111,7 +115,7 @@ def test_product(keep: bool) -> None:
     draws = [model(x) for x in batches(3)]  # a third draw plays no part in the product
     first, second, _ = (naive.jacobian(d, params) for d in draws)
     evidence = Evidence(draws, params, 3)
-    got = evidence.product(WEIGHTS, keep_direction=keep)
+    got = evidence.product(WEIGHTS, keep_gradient=keep)
     naive.assert_product(got, first, second.T @ WEIGHTS, 1e-12)
     assert (evidence.route, evidence.reason) == ("tangents", "")
     assert evidence.findings["product"] is got
@@ -155,7 +159,7 @@ def ways() -> dict[str, Callable[[Evidence], Any]]:
         "rows": lambda evidence: evidence.gramian(),
         "rows in chunks": lambda evidence: evidence.gramian(chunk=2),
         "product": lambda evidence: evidence.product(WEIGHTS),
-        "direction": lambda evidence: evidence.product(WEIGHTS, keep_direction=True),
+        "direction": lambda evidence: evidence.product(WEIGHTS, keep_gradient=True),
     }
 
 
@@ -261,7 +265,7 @@ def test_gradients_that_share_their_memory(losses: Callable[..., Tensor]) -> Non
     draws = [losses(*params, x) for x in torch.randn(2, 4, dtype=torch.float64)]
     want = gradients(sum(draws) @ WEIGHTS / 2, params)
     evidence = Evidence(draws, params, 3)
-    evidence.product(WEIGHTS, keep_direction=True)
+    evidence.product(WEIGHTS, keep_gradient=True)
     torch.testing.assert_close(gradients(evidence.scalar(WEIGHTS), params), want)
 
 
@@ -283,7 +287,7 @@ def test_draws_that_share_a_forward_pass(weighed: str, rows: bool) -> None:
     draws = losses()
     first, second = (naive.jacobian(d, params) for d in draws)
     evidence = Evidence(draws, params, 3)
-    got = evidence.product(WEIGHTS, keep_direction=True)
+    got = evidence.product(WEIGHTS, keep_gradient=True)
     naive.assert_product(got, first, second.T @ WEIGHTS, 1e-12)
     want = (first + second).T @ WEIGHTS / 2
     torch.testing.assert_close(gradients(evidence.scalar(WEIGHTS), params), want)
@@ -292,8 +296,9 @@ def test_draws_that_share_a_forward_pass(weighed: str, rows: bool) -> None:
 def test_the_graph_is_freed_where_nothing_else_needs_it() -> None:
     model = MultiTask()
     draws = [model(x) for x in batches(2)]
-    Evidence(draws, list(model.parameters()), 3).product(WEIGHTS, keep_direction=True)
-    for vector in draws:
+    Evidence(draws, list(model.parameters()), 3).product(WEIGHTS, keep_gradient=True)
+    draws[0].sum().backward()  # the user's backward still has this one to do
+    for vector in draws[1:]:
         with pytest.raises(RuntimeError, match="a second time"):
             vector.sum().backward()
 
@@ -422,3 +427,16 @@ def test_evidence_agrees_with_the_functions() -> None:
     draws = [model(x) for x in batches(2)]
     evidence = Evidence(draws, params, 3)
     assert torch.equal(evidence.product(WEIGHTS), product(*draws, WEIGHTS, params))
+
+
+def test_observed_losses_need_no_graph() -> None:
+    x = torch.ones(3, requires_grad=True)
+    for losses in (x * 2, (x * 2).detach(), [torch.tensor(2.0)] * 3):
+        found = observed(losses, 3)
+        assert found.dtype == torch.float64
+        assert not found.requires_grad
+        assert found.tolist() == [2.0] * 3
+    with pytest.raises(ValueError, match="must have 2 entries, one per objective, found 3"):
+        observed(x, 2)
+    with pytest.raises(TypeError, match="losses must be floating point"):
+        observed(torch.ones(2, dtype=torch.int64), 2)

@@ -48,9 +48,14 @@ def evidence(share: slice) -> Results:
             found[f"jacobian by a loop {dtype}"] = jacobian(first, params)
         two = Evidence([first, second], params, 5)
         found[f"losses {dtype}"] = two.losses
-        found[f"evidence product {dtype}"] = two.product(weights, keep_direction=True)
+        found[f"evidence product {dtype}"] = two.product(weights, keep_gradient=True)
         one = Evidence([losses(model, batches[0][share])], params, 5)
         found[f"evidence gramian {dtype}"] = one.gramian()
+        shared = model[:2](batches[0][share])
+        above = torch.stack([several(y) for y in model[2:](shared)]).mean(0)
+        for name, tensor in (("representation", shared), ("layer", model[0].weight)):
+            of = Evidence([above], params, 5).gramian(of=[tensor])
+            found[f"gramian of a {name} {dtype}"] = of
         for name, scalar in (("product", two.scalar(weights)), ("rows", one.scalar(weights))):
             gradients = torch.autograd.grad(scalar, params)
             # What DistributedDataParallel does with the gradients of every rank.

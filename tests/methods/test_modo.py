@@ -158,7 +158,7 @@ def test_step_is_batchable():
 @pytest.mark.parametrize("tasks", [2, 9])
 @pytest.mark.parametrize("simultaneous", [False, True])
 def test_backwards_do_not_grow_with_the_objectives(monkeypatch, simultaneous, tasks):
-    """Counted, not timed: v = G2 λ is one backward; simultaneously also G1 λ; nothing else."""
+    """Counted, not timed: v = G2 λ is one backward, and there is no other before the user's."""
     calls = []
     original = torch.autograd.grad
     monkeypatch.setattr(
@@ -167,4 +167,13 @@ def test_backwards_do_not_grow_with_the_objectives(monkeypatch, simultaneous, ta
     model = network(tasks)
     modo = trimol.MoDo(model.parameters(), tasks, gamma=0.1, simultaneous=simultaneous)
     modo(model.losses(batch(tasks=tasks, seed=1)), model.losses(batch(tasks=tasks, seed=2)))
-    assert len(calls) == (2 if simultaneous else 1)
+    assert len(calls) == 1
+
+
+def test_simultaneously_the_second_draw_is_done_with():
+    model = network()
+    modo = trimol.MoDo(model.parameters(), 3, gamma=0.1, simultaneous=True)
+    second = model.losses(TWO)
+    modo(model.losses(ONE), second)
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        second.sum().backward()

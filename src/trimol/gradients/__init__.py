@@ -2,12 +2,13 @@
 
 - :func:`jacobian`, :func:`gramian`: all gradients, one backward per objective;
 - :func:`product`: G1ᵀ(G2 λ), at a cost that does not grow with the number of objectives;
-- `Evidence`: what the losses of one step tell a method.
+- `Evidence`: what the losses of one step tell a method;
+- :func:`observed`: the values of losses without a graph.
 """
 
-from trimol.gradients.evidence import Evidence, NonFinite
+from trimol.gradients.evidence import Evidence, NonFinite, observed
 from trimol.gradients.losses import Losses
 from trimol.gradients.product import product
 from trimol.gradients.rows import gramian, jacobian
 
-__all__ = ["Evidence", "Losses", "NonFinite", "gramian", "jacobian", "product"]
+__all__ = ["Evidence", "Losses", "NonFinite", "gramian", "jacobian", "observed", "product"]

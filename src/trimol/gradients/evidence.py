@@ -18,7 +18,7 @@ from trimol.gradients.graph import Graph, record
 from trimol.gradients.losses import Losses, as_vector, origins, starts
 from trimol.gradients.params import trainable
 from trimol.gradients.product import directional, gradient
-from trimol.gradients.rows import gram, gramian, jacobian
+from trimol.gradients.rows import gram, gramian, jacobian, own_gramian
 from trimol.gradients.scalar import attached, weighted
 
 
@@ -55,7 +55,7 @@ class Evidence:
         self.reason = ""
         self.findings: dict[str, Tensor] = {}
         self._rows: Tensor | None = None
-        self._direction: Sequence[Tensor] | None = None
+        self._second_gradient: Sequence[Tensor] | None = None
 
     @functools.cached_property
     def losses(self) -> Tensor:
@@ -69,11 +69,15 @@ class Evidence:
 
         Args:
             chunk: How many gradients to hold at once.
-            of: Differentiate with respect to these tensors (a representation inside the graph,
-                say) instead of the parameters.
+            of: Differentiate with respect to these tensors instead of the parameters: some leaves,
+                or a representation inside the graph (all its gradients are held at once).
         """
         (vector,) = self.draws
         self.route = "rows"
+        if of is not None:
+            _check_reach(vector, record(vector, trainable(of)), "tensors")
+            if not all(tensor.is_leaf for tensor in of):
+                return self._found("gramian", own_gramian(vector, of))
         if of is not None or (chunk is not None and chunk < len(vector)):
             return self._found("gramian", gramian(vector, of or self.params, chunk=chunk))
         self._rows = jacobian(vector, self.params)
@@ -91,24 +95,23 @@ class Evidence:
         return self._rows
 
     @no_autocast()
-    def product(self, weights: Tensor, *, keep_direction: bool = False) -> Tensor:
+    def product(self, weights: Tensor, *, keep_gradient: bool = False) -> Tensor:
         """G1ᵀ(G2 λ) of the first two draws; see :func:`trimol.gradients.product`.
 
         Args:
             weights: λ.
-            keep_direction: Compute ½(G1 + G2)λ as well, so that `scalar`, which must then be
-                called with the same λ, needs no backward of its own.
+            keep_gradient: Keep G2 λ for `scalar`, which must then be called with the same λ: the
+                second draw's graph is freed, and needs no other backward.
         """
         first, second = self.draws[:2]
         # Hooks on the parameters are for the user's backward to run, once: it needs the graph.
-        keep_direction = keep_direction and not hooks.on_leaves(self.params)
-        retain = not keep_direction or bool(self.others) or self.graphs[0].shares(self.graphs[1])
+        keep_gradient = keep_gradient and not hooks.on_leaves(self.params)
+        retain = not keep_gradient or bool(self.others) or self.graphs[0].shares(self.graphs[1])
         pulled = reduce.mean_large(gradient(second, self.params, weights, retain=retain))
         found = directional(self.graphs[0], first, self.params, pulled)
         self.route, self.reason = found.route, found.reason
-        if keep_direction:
-            own = gradient(first, self.params, weights, retain=retain)
-            self._direction = [torch.lerp(a, b, 0.5) for a, b in zip(own, pulled, strict=True)]
+        if keep_gradient:
+            self._second_gradient = pulled
         return self._found("product", reduce.mean_small(found.values))
 
     def _found(self, name: str, evidence: Tensor) -> Tensor:
@@ -133,15 +136,18 @@ class Evidence:
             draws: The draws that x moves on: their mean. All of them by default.
         """
         used = self.draws if draws is None else draws
-        value = torch.stack([weighted(vector, weights) for vector in used]).mean()
-        direction = self._known_direction(weights)
-        if direction is not None:
-            plain = self._on_others(used, torch.ones_like(weights))
-            return attached(value.detach(), [*self.params, *self.others], [*direction, *plain])
-        if self.others:
-            missing = self._on_others(used, 1 - weights)
-            return attached(value, self.others, missing)
-        return value
+        if self._rows is not None and not hooks.on_leaves(self.params):
+            return self.scalar_along(weights, weights.to(self._rows) @ self._rows)
+        values = [weighted(vector, weights) for vector in used]
+        given = [weights] * len(used)
+        if self._second_gradient is not None:
+            values[1] = attached(values[1].detach(), self.params, self._second_gradient)
+            given[1] = torch.zeros_like(weights)
+        value = torch.stack(values).mean()
+        if not self.others:
+            return value
+        missing = self._on_others(used, [1 - weight for weight in given])
+        return attached(value, self.others, missing)
 
     @no_autocast()
     def scalar_along(self, weights: Tensor, direction: Tensor) -> Tensor:
@@ -152,7 +158,7 @@ class Evidence:
             direction: Flat, in the order of `params`. The others get the plain gradient.
         """
         (vector,) = self.draws
-        plain = self._on_others(self.draws, torch.ones_like(weights))
+        plain = self._on_others(self.draws, [torch.ones_like(weights)])
         value = weighted(vector.detach(), weights)
         return attached(value, [*self.params, *self.others], [*self._split(direction), *plain])
 
@@ -160,23 +166,14 @@ class Evidence:
         parts = torch.split(flat, [p.numel() for p in self.params])
         return [part.view_as(p) for part, p in zip(parts, self.params, strict=True)]
 
-    def _known_direction(self, weights: Tensor) -> Sequence[Tensor] | None:
-        if self._rows is None or hooks.on_leaves(self.params):
-            return self._direction
-        return self._split(weights.to(self._rows) @ self._rows)
-
-    def _on_others(self, draws: Sequence[Tensor], weights: Tensor) -> Sequence[Tensor]:
-        """Gradient of the draws' mean of ``weights``ᵀF with respect to the others."""
+    def _on_others(self, draws: Sequence[Tensor], weights: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Gradient with respect to the others of the mean over draws of λᵀF, a λ for each."""
         if not self.others:
             return []
-        share = weights / len(draws)
+        shares = [w.to(vector) / len(draws) for vector, w in zip(draws, weights, strict=True)]
         with hooks.muted(self.others):
             total: Sequence[Tensor] = torch.autograd.grad(
-                draws,
-                self.others,
-                [share.to(vector) for vector in draws],
-                retain_graph=True,
-                materialize_grads=True,
+                draws, self.others, shares, retain_graph=True, materialize_grads=True
             )
         return total
 
@@ -220,7 +217,7 @@ def _check_distinct(draws: Sequence[Tensor]) -> None:
             )
 
 
-def _check_reach(vector: Tensor, graph: Graph) -> None:
+def _check_reach(vector: Tensor, graph: Graph, given: str = "parameters") -> None:
     """Every objective whose own graph can be told apart must depend on the parameters."""
     own = starts(vector)
     if own is None:
@@ -229,6 +226,6 @@ def _check_reach(vector: Tensor, graph: Graph) -> None:
         unreached = [m for m, e in enumerate(own) if e is None or e.node not in graph.active]
     if unreached:
         raise ValueError(
-            f"objective {unreached[0]} reaches none of the given parameters: its loss does not "
+            f"objective {unreached[0]} reaches none of the given {given}: its loss does not "
             "depend on them"
         )

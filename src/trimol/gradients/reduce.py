@@ -17,6 +17,11 @@ def is_distributed() -> bool:
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
+def processes() -> int:
+    """How many processes share a batch."""
+    return dist.get_world_size() if is_distributed() else 1
+
+
 def mean_large(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
     """Mean over ranks of gradients: one all-reduce of the flattened whole per dtype."""
     if not is_distributed():

@@ -98,6 +98,16 @@ def gramian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = Non
     return result
 
 
+def own_gramian(losses: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+    """As `gramian`, for tensors of which every process holds those of its own samples.
+
+    Joined, they are longer, not averaged: the Gramian is the sum of what each process finds, where
+    the mean over W processes divides every gradient by W.
+    """
+    ((_, rows),) = row_blocks(losses, tensors, len(losses), joined=False)
+    return reduce.mean_small(gram(rows)) / reduce.processes()
+
+
 def gram(rows: Tensor) -> Tensor:
     """J Jᵀ, symmetric to the bit, at least in float32."""
     wide = rows.to(_wide(rows.dtype))
@@ -106,7 +116,7 @@ def gram(rows: Tensor) -> Tensor:
 
 
 def row_blocks(
-    losses: Tensor, params: Sequence[Tensor], chunk: int, start: int = 0
+    losses: Tensor, params: Sequence[Tensor], chunk: int, start: int = 0, *, joined: bool = True
 ) -> Iterator[tuple[int, Tensor]]:
     """Rows ``start``, ``start + 1``, … of the Jacobian, ``chunk`` at a time, with their number."""
     width = min(_batch_width(losses, params), chunk)
@@ -114,7 +124,8 @@ def row_blocks(
         rows = _empty(high - low, params)
         if width < SMALLEST_BATCH or not _batches(rows, losses, params, low, width):
             _loop(rows, entries(losses)[low:high], params)
-        (rows,) = reduce.mean_large([rows])
+        if joined:
+            (rows,) = reduce.mean_large([rows])
         yield low, rows
         del rows
 

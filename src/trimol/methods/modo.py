@@ -39,8 +39,8 @@ class MoDo(Method):
         weights: λ0, on the simplex; uniform by default.
         draws: 2, or 3: then x moves on a third independent batch alone, the variant that the
             paper's proofs analyse.
-        simultaneous: Move x with λ_t while λ_{t+1} is computed. The backwards that the product
-            needs are then those of the x step too: ``backward()`` has almost nothing left to do.
+        simultaneous: Move x with λ_t while λ_{t+1} is computed. The backward that the product
+            needs is then that of the x step too: ``backward()`` has only the first draw left.
         every: Compute new weights every so many steps; the steps between need one loss vector.
 
     Example:
@@ -107,7 +107,7 @@ class MoDo(Method):
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """λ_{t+1}, from the first two draws."""
-        product = evidence.product(self.weights, keep_direction=self.simultaneous)
+        product = evidence.product(self.weights, keep_gradient=self.simultaneous)
         return modo_step(self.weights, product.to(self.weights), self.gamma, self.rho)
 
     def scalar(self, evidence: Evidence, weights: Tensor) -> Tensor:
