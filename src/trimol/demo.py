@@ -1,4 +1,4 @@
-"""``python -m trimol.demo``: every method on real data, and the three errors of each.
+"""``python -m trimol.demo``: three methods on real data, and the three errors of each.
 
 The first form of ``trimol compare digits``: what is computed is in :mod:`trimol.study`; here it is
 shown, on a terminal or in a pipe.
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from trimol import methods, tasks
+from trimol import tasks
 from trimol._extras import MissingExtra, require
 from trimol.study import Row, compare, summarise
-from trimol.tasks import Settings, Task
+from trimol.tasks import Task
 from trimol.training import Assessment
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m trimol.demo",
-        description="Train handwritten digits on three losses with every method; compare them.",
+        description="Train handwritten digits on three losses with three methods; compare them.",
     )
     parser.add_argument(
         "--steps", type=_at_least_one, default=500, help="of each run (default: %(default)s)"
@@ -77,7 +77,7 @@ def _at_least_one(text: str) -> int:
 
 
 def _demo(task: Task, options: argparse.Namespace) -> None:
-    names = methods.names()
+    names = list(task.settings)  # the methods whose step sizes on this task are known
     task.data()  # a missing package is missed before anything is drawn
     with _bars(names, options.steps * options.seeds) as watch:
         results = compare(
@@ -145,10 +145,9 @@ def _setting(task: Task, steps: int, seeds: int) -> str:
 
 
 def _step_sizes(task: Task) -> str:
-    settings = {name: task.settings.get(name, Settings()) for name in methods.names()}
     return ", ".join(
         " ".join([name, f"lr={found.lr:g}", *(f"{k}={v}" for k, v in found.method.items())])
-        for name, found in settings.items()
+        for name, found in task.settings.items()
     )
 
 

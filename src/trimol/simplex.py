@@ -247,15 +247,12 @@ def _equilibrate(H: _Array) -> tuple[_Array, _Array]:
 
 
 def _nnls(C: _Array, c: _Array) -> _Array:
-    """Guess y: with C = AᵀA, the min-norm point is on the ray of argmin ‖Ay‖² + (cᵀy - 1)².
-
-    A is the pivoted Cholesky factor: it keeps zeros and tiny entries of C, and takes any rank.
-    """
+    """Guess y: with C = AᵀA, the min-norm point is on the ray of argmin ‖Ay‖² + (cᵀy - 1)²."""
     size = len(c)
-    factor, pivots, rank, _ = lapack.dpstrf(C)
-    order = pivots - 1
+    factor, order = _factor(C)
+    rank = len(factor)
     stacked = np.empty((rank + 1, size))
-    np.multiply(factor[:rank], _upper(size)[:rank], out=stacked[:rank])
+    stacked[:rank] = factor
     stacked[rank] = c[order]
     target = np.zeros(rank + 1)
     target[rank] = 1
@@ -265,6 +262,16 @@ def _nnls(C: _Array, c: _Array) -> _Array:
     if not y.any():
         y[c.argmax()] = 1  # a vertex, which the certificate accepts or sends to repair
     return y
+
+
+def _factor(C: _Array, tolerance: float = -1.0) -> tuple[_Array, npt.NDArray[np.int32]]:
+    """Return A (rank rows) and an order of the columns with C[order][:, order] = AᵀA.
+
+    A is the pivoted Cholesky factor: it keeps zeros and tiny entries of C, and takes any rank
+    (by default to the rounding of float64).
+    """
+    factor, pivots, rank, _ = lapack.dpstrf(C, tol=tolerance)
+    return factor[:rank] * _upper(len(C))[:rank], pivots - 1
 
 
 @functools.lru_cache(maxsize=16)
@@ -283,7 +290,7 @@ def _polish(C: _Array, c: _Array, y: _Array) -> _Array:
     system = np.zeros((size + 1, size + 1))
     border = c[support]
     system[:size, :size] = C[support[:, None], support]
-    system[size, :size] = system[:size, size] = border / border.max()
+    system[size, :size] = system[:size, size] = border / np.abs(border).max()
     target = np.zeros(size + 1)
     target[size] = 1
     factors, pivots, solution, singular = lapack.dgesv(system, target)

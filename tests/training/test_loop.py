@@ -56,10 +56,18 @@ def parameters(run: Run) -> Tensor:
     return nn.utils.parameters_to_vector(run.model.parameters()).detach()
 
 
-@pytest.mark.parametrize("name", methods.names())
-def test_every_method_learns_digits(name: str) -> None:
+@pytest.mark.parametrize("name", list(get("digits").settings))
+def test_methods_with_known_step_sizes_learn_digits(name: str) -> None:
     run = train(run_digits(name), steps=150)
     assert assess(run).metrics["accuracy"] > 0.8
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_every_method_lowers_the_mean_loss(name: str) -> None:
+    run = run_digits(name)
+    before = sum(assess(run).losses.values())
+    after = sum(assess(train(run, steps=60)).losses.values())
+    assert after < before
 
 
 @pytest.mark.parametrize("name", methods.names())

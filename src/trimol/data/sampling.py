@@ -110,8 +110,12 @@ class IndependentDraws(Sampler[list[int]]):
         sample = _with_replacement if self.replacement else _without_replacement
         return tuple(
             torch.from_numpy(sample(_stream(self.seed, step, draw), self.size, count))
-            for draw, count in enumerate(sizes(self.batch_size, self.k))
+            for draw, count in enumerate(sizes(self.budget(step), self.k))
         )
+
+    def budget(self, step: int) -> int:
+        """Samples of a step, over all draws: the same for every step."""
+        return self.batch_size
 
     def sets(self) -> Iterator[tuple[Tensor, ...]]:
         """Iterate over the k index sets of each step, as tensors: for data in memory."""

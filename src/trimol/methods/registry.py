@@ -1,17 +1,59 @@
 """Methods by name."""
 
+from trimol.methods.alignedmtl import AlignedMTL
 from trimol.methods.base import Method
+from trimol.methods.cagrad import CAGrad
+from trimol.methods.crmogm import CRMOGM
+from trimol.methods.dwa import DWA
+from trimol.methods.fairgrad import FairGrad
+from trimol.methods.famo import FAMO
+from trimol.methods.gradnorm import GradNorm
+from trimol.methods.imtlg import IMTLG
 from trimol.methods.mgda import MGDA
+from trimol.methods.mgdaub import MGDAUB
+from trimol.methods.moco import MoCo
 from trimol.methods.modo import MoDo
+from trimol.methods.nashmtl import NashMTL
+from trimol.methods.pcgrad import PCGrad
+from trimol.methods.preference import Preference
+from trimol.methods.rgw import RGW
+from trimol.methods.sdmgrad import SDMGrad
+from trimol.methods.smg import SMG
 from trimol.methods.static import Static
+from trimol.methods.stch import STCH
+from trimol.methods.upgrad import UPGrad
+from trimol.methods.uw import UW
 
-_METHODS: dict[str, type[Method]] = {"static": Static, "mgda": MGDA, "modo": MoDo}
+_METHODS: dict[str, type[Method]] = {
+    "static": Static,
+    "mgda": MGDA,
+    "modo": MoDo,
+    "smg": SMG,
+    "sdmgrad": SDMGrad,
+    "crmogm": CRMOGM,
+    "famo": FAMO,
+    "cagrad": CAGrad,
+    "upgrad": UPGrad,
+    "moco": MoCo,
+    "pcgrad": PCGrad,
+    "mgdaub": MGDAUB,
+    "imtlg": IMTLG,
+    "alignedmtl": AlignedMTL,
+    "dwa": DWA,
+    "uw": UW,
+    "stch": STCH,
+    "gradnorm": GradNorm,
+    "preference": Preference,
+    "rgw": RGW,
+    "nashmtl": NashMTL,
+    "fairgrad": FairGrad,
+}
 
 
 def names() -> list[str]:
     """The names of all methods, in the order of the documentation.
 
-    >>> names()
+    >>> names()[:3]
     ['static', 'mgda', 'modo']
     """
     return list(_METHODS)

@@ -1,0 +1,101 @@
+"""Aligned-MTL: gradients made orthogonal and equally long before they are added."""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trimol import simplex
+from trimol.methods import checks
+from trimol.methods.gramian import GramianMethod
+
+ScaleMode = Literal["min", "median", "rmse"]
+
+
+def alignedmtl_weights(
+    gramian: Tensor, preference: Tensor, scale_mode: ScaleMode = "min"
+) -> Tensor:
+    """σ V Σ⁻¹ Vᵀ ``preference``, in float64, where G = V Σ² Vᵀ on its range.
+
+    The rank is that of the cosines, to the rounding of the Gramian's dtype: a gradient is not
+    dropped for being short. The singular values are those of a Cholesky factor, which keeps twice
+    as many digits of the small ones as the eigenvalues of G do.
+    """
+    G = simplex._checked_gramian(gramian)
+    C, inverse = simplex._equilibrate(simplex._regularised(G, 0.0))
+    factor, order = simplex._factor(C, 4 * len(G) * simplex._finfo(gramian.dtype).eps)
+    if not len(factor):
+        return preference.double()
+    ordered = preference.double().numpy()[order]
+    _, sigma, Vt = np.linalg.svd(factor / inverse[order], full_matrices=False)
+    squared = {"min": sigma[-1] ** 2, "rmse": np.mean(sigma**2)}
+    scale = np.sqrt(squared.get(scale_mode, np.sort(sigma**2)[(len(sigma) - 1) // 2]))
+    weights = np.zeros(len(G))
+    weights[order] = Vt.T @ (scale / sigma * (Vt @ ordered))
+    return torch.from_numpy(weights)
+
+
+class AlignedMTL(GramianMethod):
+    r"""Independent component alignment: the gradients' matrix with condition number one.
+
+    .. math::
+        x_{t+1} = x_t - \alpha\, J^\top \lambda, \qquad
+        \lambda = \sigma\, V \Sigma^{-1} V^\top w, \qquad J J^\top = V \Sigma^2 V^\top
+
+    with w = ``preference`` and :math:`\sigma` the smallest singular value of J that is not zero:
+    :math:`J^\top V \Sigma^{-1} V^\top` has orthonormal columns, the nearest to the gradients'.
+    Weights may be negative. The step is as long as the *shortest* component, so that dependent
+    gradients slow it down; ``scale_mode`` chooses another length. One backward per objective.
+
+    Args:
+        params: The parameters that the method weighs.
+        objectives: M, the number of losses.
+        preference: w, on the simplex; uniform by default.
+        scale_mode: σ² is the ``"min"`` of the eigenvalues of :math:`JJ^\top` (the paper), their
+            ``"median"``, or their mean, ``"rmse"`` (both from the authors' code).
+        weights: λ before the first step; matters only where that step's gradients are not finite.
+        every: Compute new weights every so many steps.
+        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
+
+    Example:
+        >>> import torch, trimol
+        >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
+        >>> aligned = trimol.AlignedMTL([x], objectives=2)
+        >>> aligned(torch.stack([x[0], 4 * x[1]])).backward()
+        >>> x.grad, aligned.weights
+        (tensor([0.5000, 0.5000]), tensor([0.5000, 0.1250], dtype=torch.float64))
+
+    Reference:
+        D. Senushkin, N. Patakin, A. Kuznetsov, A. Konushin, *Independent Component Alignment for
+        Multi-Task Learning*, CVPR 2023, Algorithm 1.
+    """
+
+    summary: ClassVar[str] = "The nearest orthogonal, equally long gradients, added."
+    reference: ClassVar[str] = "senushkin2023independent"
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        objectives: int,
+        *,
+        preference: Tensor | Sequence[float] | None = None,
+        scale_mode: ScaleMode = "min",
+        weights: Tensor | Sequence[float] | None = None,
+        every: int = 1,
+        chunk: int | None = None,
+    ) -> None:
+        super().__init__(params, objectives, weights=weights, every=every, chunk=chunk)
+        if scale_mode not in get_args(ScaleMode):
+            raise ValueError(f"scale_mode must be min, median or rmse, found {scale_mode!r}")
+        self.preference = checks.simplex(preference, objectives, "preference")
+        self.scale_mode: ScaleMode = scale_mode
+
+    def solve(self, gramian: Tensor) -> Tensor:
+        """σ V Σ⁻¹ Vᵀ w."""
+        return alignedmtl_weights(gramian, self.preference, self.scale_mode)
+
+    def extra_repr(self) -> str:
+        """What ``print(method)`` shows in the brackets."""
+        return f"{super().extra_repr()}, scale_mode={self.scale_mode}"

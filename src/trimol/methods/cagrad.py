@@ -1,0 +1,132 @@
+"""CAGrad: the best step for the worst-off objective, near the mean gradient."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.linalg import lapack
+from torch import Tensor
+
+from trimol import cone, simplex
+from trimol.methods import checks
+from trimol.methods.gramian import GramianMethod
+
+_ROUNDING = 1e-14  # relative to the error of evaluating the optimality conditions
+_Array = npt.NDArray[np.float64]
+_Mask = npt.NDArray[np.bool_]
+
+
+def cagrad_weights(gramian: Tensor, c: float) -> Tensor:
+    """The weights 1/M + v of CAGrad's direction, in float64, from the Gramian.
+
+    d maximises μ = min gᵢᵀd within distance r = c‖g₀‖ of g₀. For a given μ the nearest d with
+    Jd ≥ μ is ``cone.push``'s, and its distance D(μ) is convex with slope 1ᵀv / D: Newton from the
+    right, started at the dual's value for the min-norm point (an upper bound of μ), leads to
+    D(μ) = r, solved in closed form as soon as the support of v is the right one.
+    At a Pareto stationary point μ = 0, and d is the nearest d without conflict.
+    """
+    G = simplex._checked_gramian(gramian)
+    size = len(G)
+    rounding = 2 * size * simplex._finfo(gramian.dtype).eps
+    uniform, mean = np.full(size, 1 / size), G.mean(1)
+    if c == 0 or not mean.mean() > rounding * np.abs(G).mean():
+        return torch.from_numpy(uniform)
+    radius = c * math.sqrt(mean.mean())
+    v, norm = cone.shortest(G, gramian.dtype)
+    level = float(mean @ v + radius * norm) if norm else 0.0
+    for _ in range(100):
+        if (exact := _on_support(G, mean, radius, v > 0)) is not None:
+            return torch.from_numpy(uniform + exact)
+        v = cone.push(G, level - mean)
+        distance = math.sqrt(max(float(v @ G @ v), 0.0))
+        if not distance > radius * (1 + 1e-13):
+            break
+        v *= radius / distance
+        level -= (distance - radius) * radius / v.sum()
+    return torch.from_numpy(uniform + v)
+
+
+def _on_support(G: _Array, mean: _Array, radius: float, support: _Mask) -> _Array | None:
+    """The v with (Gv + mean)ᵢ = μ on the support and vᵀGv = r², if it is the solution."""
+    inside = support.nonzero()[0]
+    if not len(inside) or not G.diagonal()[inside].all():
+        return None
+    scale = 1 / np.sqrt(G.diagonal()[inside])
+    sides = np.stack([np.ones_like(scale), mean[inside]], 1)
+    C = G[inside[:, None], inside] * scale * scale[:, None]
+    _, solved, singular = lapack.dposv(C, sides * scale[:, None])[:3]
+    if singular:
+        return None
+    one, pull = (solved * scale[:, None]).T
+    # vᵀGv = a μ² - 2 b μ + c for v = μ G⁻¹1 - G⁻¹mean: the larger μ is the better one.
+    a, b, c = one.sum(), one @ sides[:, 1], pull @ sides[:, 1]
+    level = (b + math.sqrt(max(b * b - a * (c - radius**2), 0.0))) / a
+    v = np.zeros_like(mean)
+    v[inside] = level * one - pull
+    reached, magnitude = G @ v + mean, np.abs(G) @ np.abs(v) + np.abs(mean) + abs(level)
+    optimal = v.min() >= 0 and ((reached - level) >= -_ROUNDING * magnitude).all()
+    exact = (np.abs(reached - level)[inside] <= _ROUNDING * magnitude[inside]).all()
+    return v if optimal and exact and abs(v @ G @ v / radius**2 - 1) < 1e-12 else None
+
+
+class CAGrad(GramianMethod):
+    r"""Conflict-averse gradient descent: improves the worst-off objective, close to the mean.
+
+    .. math::
+        d^* = \arg\max_{d}\ \min_i\ g_i^\top d \quad \text{s.t.}\quad \|d - g_0\| \le c\, \|g_0\|,
+        \qquad g_0 = \tfrac1M \sum_i g_i, \qquad x_{t+1} = x_t - \alpha\, d^*
+
+    with c = ``c``. The solution is :math:`d^* = g_0 + c\|g_0\|\, g_w / \|g_w\|`, with w on the
+    simplex minimising :math:`g_w^\top g_0 + c\|g_0\| \|g_w\|`: weights that sum to more than one.
+    c = 0 is the mean of the losses; c ≥ 1 never conflicts. It is solved exactly. One backward per
+    objective.
+
+    Args:
+        params: The parameters that the method weighs.
+        objectives: M, the number of losses.
+        c: The radius of the search, relative to ‖g₀‖.
+        weights: λ before the first step; matters only where that step's gradients are not finite.
+        every: Compute new weights every so many steps.
+        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
+
+    Example:
+        >>> import torch, trimol
+        >>> x = torch.tensor([3.0, 4.0], requires_grad=True)
+        >>> cagrad = trimol.CAGrad([x], objectives=2, c=0.5)
+        >>> cagrad(torch.stack([x[0], -x[1]])).backward()
+        >>> cagrad.weights
+        tensor([0.7500, 0.7500], dtype=torch.float64)
+
+    Reference:
+        B. Liu, X. Liu, X. Jin, P. Stone, Q. Liu, *Conflict-Averse Gradient Descent for Multi-task
+        Learning*, NeurIPS 2021, Algorithm 1 (without the division by 1 + c² of its code).
+    """
+
+    summary: ClassVar[str] = (
+        "The best step for the worst-off objective within a ball around the mean gradient."
+    )
+    reference: ClassVar[str] = "liu2021conflict"
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        objectives: int,
+        *,
+        c: float = 0.4,
+        weights: Tensor | Sequence[float] | None = None,
+        every: int = 1,
+        chunk: int | None = None,
+    ) -> None:
+        super().__init__(params, objectives, weights=weights, every=every, chunk=chunk)
+        self.c = checks.nonnegative("c", c)
+
+    def solve(self, gramian: Tensor) -> Tensor:
+        """1/M + v."""
+        return cagrad_weights(gramian, self.c)
+
+    def extra_repr(self) -> str:
+        """What ``print(method)`` shows in the brackets."""
+        return f"{super().extra_repr()}, c={self.c:g}"

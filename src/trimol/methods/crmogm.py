@@ -1,0 +1,100 @@
+"""CR-MOGM: MGDA whose weights have momentum."""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from torch import Tensor
+
+from trimol import simplex
+from trimol.gradients import Evidence
+from trimol.methods import checks
+from trimol.methods.base import Method, Needs
+
+
+def crmogm_step(weights: Tensor, found: Tensor, alpha: float) -> Tensor:
+    """λ ← αλ + (1 − α)λ̂, on tensors (batchable); stays on the simplex to rounding."""
+    moved = alpha * weights + (1 - alpha) * found
+    return moved / moved.sum(-1, keepdim=True)
+
+
+class CRMOGM(Method):
+    r"""Correlation-reduced MGDA: an exponential moving average of the weights of the batches.
+
+    .. math::
+        \hat\lambda_t &= \arg\min_{\lambda \in \Delta^M} \|\nabla F_{z_t}(x_t)\, \lambda\|^2
+            + \rho \|\lambda\|^2 \\
+        \lambda_{t+1} &= \alpha\, \lambda_t + (1 - \alpha)\, \hat\lambda_t \\
+        x_{t+1} &= x_t - \eta\, \nabla F_{z_t}(x_t)\, \lambda_{t+1}
+
+    with :math:`\alpha` = ``alpha``, :math:`\rho` = ``rho`` and :math:`\lambda_0` = ``weights``. The
+    average depends on the noise of this batch by a share of 1 − α only: that reduces the bias of
+    MGDA on mini-batches. α = 0 is MGDA, α = 1 static weighting. The theory lets α rise to 1 while
+    the learning rate η falls: set ``crmogm.alpha = 1 - eta / eta_0`` between the steps. One
+    backward per objective.
+
+    Args:
+        params: The parameters that the method weighs.
+        objectives: M, the number of losses.
+        alpha: α in [0, 1], the share of the old weights. May be changed between steps.
+        rho: ρ, the regularisation of λ̂ towards uniform.
+        weights: λ0, on the simplex; uniform by default.
+        every: Compute new weights every so many steps.
+        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
+
+    Example:
+        >>> import torch, trimol
+        >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
+        >>> crmogm = trimol.CRMOGM([x], objectives=2, alpha=0.8)
+        >>> crmogm(torch.stack([(x - 1).square().sum(), (x + 1).square().sum()])).backward()
+        >>> crmogm.weights  # 0.8 (½, ½) + 0.2 (¾, ¼)
+        tensor([0.5500, 0.4500], dtype=torch.float64)
+
+    Reference:
+        S. Zhou, W. Zhang, J. Jiang, W. Zhong, J. Gu, W. Zhu, *On the Convergence of Stochastic
+        Multi-Objective Gradient Manipulation and Beyond*, NeurIPS 2022, Algorithm 1 (with MGDA).
+    """
+
+    needs: ClassVar[Needs] = "gramian"
+    summary: ClassVar[str] = "MGDA with momentum on the weights, which reduces its bias."
+    reference: ClassVar[str] = "zhou2022convergence"
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        objectives: int,
+        *,
+        alpha: float = 0.9,
+        rho: float = 0.0,
+        weights: Tensor | Sequence[float] | None = None,
+        every: int = 1,
+        chunk: int | None = None,
+    ) -> None:
+        super().__init__(
+            params, objectives, weights=checks.simplex(weights, objectives), every=every
+        )
+        self.alpha = alpha
+        self.rho = checks.nonnegative("rho", rho)
+        self.chunk = None if chunk is None else checks.count("chunk", chunk)
+
+    @property
+    def alpha(self) -> float:
+        """α, the share of the old weights."""
+        return self._alpha
+
+    @alpha.setter
+    def alpha(self, value: float) -> None:
+        self._alpha = checks.fraction("alpha", value)
+
+    @property
+    def due(self) -> bool:
+        """As for every method; with α = 1 the weights never move."""
+        return super().due and self.alpha < 1
+
+    def weigh(self, evidence: Evidence) -> Tensor:
+        """The average of the old weights and those of this batch."""
+        found = simplex.min_norm(evidence.gramian(chunk=self.chunk), self.rho)
+        return crmogm_step(self.weights, found.to(self.weights), self.alpha)
+
+    def extra_repr(self) -> str:
+        """What ``print(method)`` shows in the brackets."""
+        return f"{super().extra_repr()}, alpha={self.alpha:g}, rho={self.rho:g}"

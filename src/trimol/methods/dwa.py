@@ -1,0 +1,108 @@
+"""DWA: more weight on the losses that fall least from epoch to epoch."""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from trimol.gradients import Evidence
+from trimol.methods import checks
+from trimol.methods.base import Method, Needs
+
+
+def dwa_weights(last: Tensor, before: Tensor, temperature: float) -> Tensor:
+    """softmax(r/T) of the rates r = L(t−1)/L(t−2), on tensors (batchable)."""
+    info = torch.finfo(last.dtype)
+    # A loss that stays where it is has rate 1, at zero too; one that leaves zero the largest.
+    rate = torch.where(before == 0, info.max, last / torch.where(before == 0, 1, before))
+    rate = torch.where(last == before, 1, rate)
+    return torch.softmax((rate / temperature).clamp(-info.max, info.max), -1)
+
+
+class DWA(Method):
+    r"""Dynamic weight average: weights from the rate at which each loss falls.
+
+    .. math::
+        \lambda_{t,m} = \frac{\exp(r_{t-1,m} / T)}{\sum_k \exp(r_{t-1,k} / T)}, \qquad
+        r_{t-1,m} = \frac{L_m(t-1)}{L_m(t-2)}
+
+    with :math:`T` = ``temperature`` and :math:`L_m(t)` the mean of loss m over epoch t, where an
+    epoch is ``period`` steps. The first two epochs are trained with ``weights``. Here λ sums to
+    one; the paper's sums to M, a factor that the learning rate takes.
+
+    One backward: plain training. Losses must be positive.
+
+    Args:
+        params: The parameters that the method weighs.
+        objectives: M, the number of losses.
+        temperature: T; the larger, the nearer to uniform.
+        period: The steps of an epoch: ``len(loader)``, as in the paper, or as many as average the
+            noise of the batches out.
+        weights: λ in the first two epochs; uniform by default.
+        every: Look at the losses every so many steps only; an epoch is then ``every * period``
+            steps.
+
+    Example:
+        >>> import torch, trimol
+        >>> x = torch.tensor([1.0, 1.0], requires_grad=True)
+        >>> dwa = trimol.DWA([x], objectives=2, period=1)
+        >>> for value in (1.0, 0.5):
+        ...     loss = dwa(torch.stack([x[0] * value, x[1]]))
+        >>> dwa.weights  # for the next step
+        tensor([0.4378, 0.5622], dtype=torch.float64)
+
+    Reference:
+        S. Liu, E. Johns, A. J. Davison, *End-to-End Multi-Task Learning with Attention*, CVPR
+        2019.
+    """
+
+    needs: ClassVar[Needs] = "losses"
+    summary: ClassVar[str] = (
+        "More weight on the losses that fall least from epoch to epoch: the cost of plain training."
+    )
+    reference: ClassVar[str] = "liu2019end"
+    simultaneous: bool = True  # the last step of an epoch still moves with that epoch's weights
+    total: Tensor
+    before: Tensor
+    seen: Tensor
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        objectives: int,
+        *,
+        temperature: float = 2.0,
+        period: int = 100,
+        weights: Tensor | Sequence[float] | None = None,
+        every: int = 1,
+    ) -> None:
+        super().__init__(
+            params, objectives, weights=checks.simplex(weights, objectives), every=every
+        )
+        self.temperature = checks.positive("temperature", temperature)
+        self.period = checks.count("period", period)
+        self.register_buffer("total", torch.zeros_like(self.weights))
+        self.register_buffer("before", torch.zeros_like(self.weights))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+
+    def weigh(self, evidence: Evidence) -> Tensor:
+        """New weights at the end of an epoch, for the next one."""
+        self.total = self.total + evidence.values().to(self.total)
+        self.seen += 1
+        epoch, rest = divmod(int(self.seen), self.period)
+        if rest:
+            return self.weights
+        last, before = self.total / self.period, self.before
+        self.total, self.before = torch.zeros_like(self.total), last
+        return self.weights if epoch == 1 else dwa_weights(last, before, self.temperature)
+
+    def reset(self) -> Self:
+        """Back to the state of a new instance."""
+        for buffer in (self.total, self.before, self.seen):
+            buffer.zero_()
+        return super().reset()
+
+    def extra_repr(self) -> str:
+        """What ``print(method)`` shows in the brackets."""
+        return f"{super().extra_repr()}, temperature={self.temperature:g}, period={self.period}"

@@ -1,0 +1,79 @@
+"""IMTL-G: the direction that is as long as seen from every gradient."""
+
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trimol import simplex
+from trimol.methods.gramian import GramianMethod
+
+
+def imtlg_weights(gramian: Tensor) -> Tensor:
+    """The weights that sum to one and project equally on all gradients, in float64.
+
+    With the cosines C, y = ‖g‖λ and the common projection s: Cy = s·1 and Σ yᵢ/‖gᵢ‖ = 1, one
+    linear system, which has a solution even where C is singular (then s = 0, or gradients repeat
+    and share their weight). A zero gradient has no direction to project on: no weight. Where no
+    such weights exist, λ ∝ 1/‖g‖, as if the gradients were orthogonal.
+    """
+    G = simplex._checked_gramian(gramian)
+    size, norms = len(G), np.sqrt(G.diagonal())
+    inside = norms.nonzero()[0]
+    if not len(inside):
+        return torch.full((size,), 1 / size, dtype=torch.float64)
+    used = norms[inside]
+    inverse = used.min() / used
+    system = np.zeros((len(inside) + 1, len(inside) + 1))
+    system[:-1, :-1] = G[inside[:, None], inside] / used / used[:, None]
+    system[:-1, -1], system[-1, :-1] = -1, inverse
+    target = np.zeros(len(inside) + 1)
+    target[-1] = 1
+    rounding = size * simplex._finfo(gramian.dtype).eps
+    y = np.linalg.lstsq(system, target, rcond=rounding)[0][:-1]
+    if not abs(inverse @ y - 1) < 1e-3:
+        y = np.ones_like(y)
+    weights = np.zeros(size)
+    weights[inside] = inverse * y / (inverse @ y)
+    return torch.from_numpy(weights)
+
+
+class IMTLG(GramianMethod):
+    r"""Impartial multi-task learning, its gradient balance: no objective's gradient is favoured.
+
+    .. math::
+        \lambda:\ \sum_i \lambda_i = 1, \qquad
+        d^\top \frac{g_i}{\|g_i\|} = d^\top \frac{g_j}{\|g_j\|}\ \text{ for all } i, j, \qquad
+        d = \sum_i \lambda_i g_i, \qquad x_{t+1} = x_t - \alpha\, d
+
+    Closed form: a linear system of M + 1 unknowns. Weights may be negative, and so may the common
+    projection: the method balances, it does not promise descent. The direction of :math:`d` does
+    not depend on the scale of any single loss, its sign and length do. One backward per objective.
+
+    Args:
+        params: The parameters that the method weighs.
+        objectives: M, the number of losses.
+        weights: λ before the first step; matters only where that step's gradients are not finite.
+        every: Compute new weights every so many steps.
+        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
+
+    Example:
+        >>> import torch, trimol
+        >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
+        >>> imtlg = trimol.IMTLG([x], objectives=2)
+        >>> imtlg(torch.stack([x[0], 3 * x[1]])).backward()
+        >>> x.grad, imtlg.weights
+        (tensor([0.7500, 0.7500]), tensor([0.7500, 0.2500], dtype=torch.float64))
+
+    Reference:
+        L. Liu, Y. Li, Z. Kuang, J.-H. Xue, Y. Chen, W. Yang, Q. Liao, W. Zhang, *Towards Impartial
+        Multi-task Learning*, ICLR 2021.
+    """
+
+    summary: ClassVar[str] = "The direction whose projection on every gradient is the same."
+    reference: ClassVar[str] = "liu2021towards"
+
+    def solve(self, gramian: Tensor) -> Tensor:
+        """The weights of equal projections."""
+        return imtlg_weights(gramian)

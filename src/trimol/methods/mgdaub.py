@@ -1,0 +1,105 @@
+"""MGDA-UB: the weights of MGDA from the gradients of a shared representation."""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from torch import Tensor
+
+from trimol import simplex
+from trimol.gradients import Evidence, Losses
+from trimol.methods.base import Method, Needs
+
+Representation = Tensor | Sequence[Tensor]
+
+
+class MGDAUB(Method):
+    r"""MGDA on an upper bound: gradients with respect to the shared representation.
+
+    .. math::
+        \lambda_t = \arg\min_{\lambda \in \Delta^M} \Big\|\sum_{m=1}^M \lambda_m
+            \nabla_{Z} f_m(x_t)\Big\|^2, \qquad
+        x_{t+1} = x_t - \alpha \nabla F_z(x_t)\, \lambda_t
+
+    where Z = ``representation`` is what the shared parameters x make of the batch and all that the
+    heads see of it. Up to the factor :math:`\|\partial Z / \partial x\|^2` this bounds MGDA's
+    objective from above. Name it in the call: ``mgdaub(losses, representation=h)``. Where every
+    task has inputs of its own, name all their representations: ``representation=[h1, h2, h3]``.
+
+    One backward per objective, but through the heads only; then one through the trunk. Without a
+    representation there is nothing to bound: the gradients are those of the parameters and the
+    method is MGDA, at the cost of MGDA (``info.reason`` says so).
+
+    Args:
+        params: The parameters that the method weighs: those that Z depends on.
+        objectives: M, the number of losses.
+        weights: λ before the first step; matters only where that step's gradients are not finite.
+        every: Compute new weights every so many steps.
+
+    Example:
+        >>> import torch, trimol
+        >>> trunk, heads = torch.nn.Linear(4, 3), torch.nn.Linear(3, 2)
+        >>> mgdaub = trimol.MGDAUB(trunk.parameters(), objectives=2)
+        >>> h = trunk(torch.ones(5, 4))
+        >>> mgdaub(heads(h).square().mean(0), representation=h).backward()
+        >>> trunk.weight.grad.shape, mgdaub.info.gramian.shape
+        (torch.Size([3, 4]), torch.Size([2, 2]))
+
+    Reference:
+        O. Sener, V. Koltun, *Multi-Task Learning as Multi-Objective Optimization*, NeurIPS 2018,
+        section 3.3.
+    """
+
+    needs: ClassVar[Needs] = "gramian"
+    summary: ClassVar[str] = (
+        "MGDA on the gradients of the shared representation: backwards through the heads only."
+    )
+    reference: ClassVar[str] = "sener2018multi"
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        objectives: int,
+        *,
+        weights: Tensor | Sequence[float] | None = None,
+        every: int = 1,
+    ) -> None:
+        super().__init__(params, objectives, weights=weights, every=every)
+        self._representation: list[Tensor] | None = None
+
+    def forward(self, *losses: Losses, representation: Representation | None = None) -> Tensor:
+        """The scalar to differentiate, from the losses and what they share.
+
+        Args:
+            losses: The loss vector.
+            representation: Z: the tensor (or tensors) between the shared parameters and the heads.
+        """
+        self._representation = _checked(representation)
+        try:
+            return super().forward(*losses)
+        finally:
+            self._representation = None  # of this step only
+
+    def weigh(self, evidence: Evidence) -> Tensor:
+        """The min-norm weights of the representation's gradients."""
+        if self._representation is None:
+            evidence.reason = "no representation was given: these are the parameters' gradients"
+        found = simplex.min_norm(evidence.gramian(of=self._representation)).to(self.weights)
+        return found / found.sum()  # a float32 Gramian gives float32 weights
+
+
+def _checked(representation: Representation | None) -> list[Tensor] | None:
+    if representation is None:
+        return None
+    tensors = [representation] if isinstance(representation, Tensor) else list(representation)
+    if not tensors:
+        raise ValueError("representation must hold at least one tensor, found none")
+    for i, tensor in enumerate(tensors):
+        if not isinstance(tensor, Tensor):
+            kind = type(tensor).__name__
+            raise TypeError(f"representation must hold tensors, found {kind} at place {i}")
+        if not tensor.requires_grad:
+            raise ValueError(
+                "representation must require grad: it is the tensor that the losses were computed "
+                f"from, found one without a graph at place {i}"
+            )
+    return tensors

@@ -1,0 +1,81 @@
+"""Nash-MTL: the objectives bargain for the direction."""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+from torch import Tensor
+
+from trimol.fairness import fair_weights
+from trimol.methods import checks
+from trimol.methods.gramian import GramianMethod
+
+
+def nashmtl_weights(gramian: Tensor, max_norm: float | None = None) -> Tensor:
+    """The a > 0 with G a = 1/a, shortened to ‖Jᵀa‖ ≤ ``max_norm``, in float64."""
+    weights = fair_weights(gramian, alpha=1.0)
+    norm = (weights @ gramian.to(weights) @ weights).clamp_min(0).sqrt()
+    if max_norm is None or not norm > max_norm:
+        return weights
+    return weights * (max_norm / norm)
+
+
+class NashMTL(GramianMethod):
+    r"""Multi-task learning as a bargaining game: its Nash solution, the proportionally fair step.
+
+    .. math::
+        d = \sum_i a_i g_i, \qquad (G a)_i = 1 / a_i,\ a > 0, \qquad G_{ij} = g_i^\top g_j, \qquad
+        x_{t+1} = x_t - \alpha\, d \cdot \min(1, c / \|d\|)
+
+    with c = ``max_norm``. d maximises :math:`\sum_i \log g_i^\top d` in a ball; it conflicts with
+    no objective, and does not change when a single loss is scaled. Its length is always
+    :math:`\sqrt M`, so that with the default c = 1 every step has length α: let the learning rate
+    fall, or clip and schedule as for normalised gradients. The system is solved to rounding
+    (Newton), not by a few convex programs. At a Pareto stationary point there is no solution; the
+    min-norm weights, whose direction is zero, take its place. One backward per objective.
+
+    Args:
+        params: The parameters that the method weighs.
+        objectives: M, the number of losses.
+        max_norm: The largest length of d, as in the authors' code; ``None``: :math:`\sqrt M`.
+        weights: λ before the first step; matters only where that step's gradients are not finite.
+        every: Compute new weights every so many steps.
+        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
+
+    Example:
+        >>> import torch, trimol
+        >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
+        >>> nash = trimol.NashMTL([x], objectives=2, max_norm=None)
+        >>> nash(torch.stack([x[0], 4 * x[1]])).backward()
+        >>> x.grad, nash.weights
+        (tensor([1., 1.]), tensor([1.0000, 0.2500], dtype=torch.float64))
+
+    Reference:
+        A. Navon, A. Shamsian, I. Achituve, H. Maron, K. Kawaguchi, G. Chechik, E. Fetaya,
+        *Multi-Task Learning as a Bargaining Game*, ICML 2022, Algorithm 1.
+    """
+
+    summary: ClassVar[str] = (
+        "The Nash bargaining solution: proportionally fair, blind to the losses' scales."
+    )
+    reference: ClassVar[str] = "navon2022multi"
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        objectives: int,
+        *,
+        max_norm: float | None = 1.0,
+        weights: Tensor | Sequence[float] | None = None,
+        every: int = 1,
+        chunk: int | None = None,
+    ) -> None:
+        super().__init__(params, objectives, weights=weights, every=every, chunk=chunk)
+        self.max_norm = None if max_norm is None else checks.positive("max_norm", max_norm)
+
+    def solve(self, gramian: Tensor) -> Tensor:
+        """The a of G a = 1/a, shortened."""
+        return nashmtl_weights(gramian, self.max_norm)
+
+    def extra_repr(self) -> str:
+        """What ``print(method)`` shows in the brackets."""
+        return f"{super().extra_repr()}, max_norm={self.max_norm}"

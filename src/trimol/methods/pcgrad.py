@@ -1,0 +1,98 @@
+"""PCGrad: gradient surgery, in a random order."""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from trimol import simplex
+from trimol.methods import checks
+from trimol.methods.gramian import GramianMethod
+
+
+def pcgrad_weights(gramian: Tensor, order: npt.NDArray[np.int64]) -> Tensor:
+    """The weights of the sum of the projected gradients, in float64.
+
+    Args:
+        gramian: The M×M inner products of the gradients.
+        order: Row i holds all objectives, in the order in which the conflicts of gᵢ are removed.
+    """
+    G = simplex._checked_gramian(gramian)
+    squared = G.diagonal() + (G.diagonal() == 0)  # a zero gradient conflicts with none
+    rows = np.arange(len(G))
+    weights, inner = np.eye(len(G)), G.copy()  # of gᵢ^PC: its weights, its product with every gⱼ
+    for others in order.T:
+        removed = np.where(others == rows, 0.0, inner[rows, others].clip(max=0)) / squared[others]
+        weights[rows, others] -= removed
+        inner -= removed[:, None] * G[others]
+    return torch.from_numpy(weights.sum(0))
+
+
+class PCGrad(GramianMethod):
+    r"""Projecting conflicting gradients: each gradient loses what opposes the others.
+
+    .. math::
+        g_i^{PC} \leftarrow g_i^{PC} - \frac{\min(0,\, g_j^\top g_i^{PC})}{\|g_j\|^2}\, g_j
+        \quad \text{for all } j \ne i \text{ in random order, from } g_i^{PC} = g_i, \qquad
+        x_{t+1} = x_t - \alpha \sum_i g_i^{PC}
+
+    Where nothing conflicts this is the sum of the losses (not their mean). With more than two
+    objectives a later projection may bring back an earlier conflict: the direction does not
+    promise to be free of it. The orders are drawn from (``seed``, step), so that a run that is
+    resumed, or spread over processes, sees the same ones. One backward per objective.
+
+    Args:
+        params: The parameters that the method weighs.
+        objectives: M, the number of losses.
+        seed: Of the random orders.
+        weights: λ before the first step; matters only where that step's gradients are not finite.
+        every: Compute new weights every so many steps.
+        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
+
+    Example:
+        >>> import torch, trimol
+        >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
+        >>> pcgrad = trimol.PCGrad([x], objectives=2)
+        >>> pcgrad(torch.stack([x[0], x[1] - x[0]])).backward()
+        >>> x.grad, pcgrad.weights
+        (tensor([0.5000, 1.5000]), tensor([2.0000, 1.5000], dtype=torch.float64))
+
+    Reference:
+        T. Yu, S. Kumar, A. Gupta, S. Levine, K. Hausman, C. Finn, *Gradient Surgery for Multi-Task
+        Learning*, NeurIPS 2020, Algorithm 1.
+    """
+
+    summary: ClassVar[str] = (
+        "The sum of the gradients, each projected off those it conflicts with, in random order."
+    )
+    reference: ClassVar[str] = "yu2020gradient"
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        objectives: int,
+        *,
+        seed: int = 0,
+        weights: Tensor | Sequence[float] | None = None,
+        every: int = 1,
+        chunk: int | None = None,
+    ) -> None:
+        super().__init__(params, objectives, weights=weights, every=every, chunk=chunk)
+        self.seed = checks.seed(seed)
+
+    def order(self) -> npt.NDArray[np.int64]:
+        """The orders of this step: a function of the seed and the step alone."""
+        generator = np.random.default_rng((self.seed, int(self.step)))
+        each = np.tile(np.arange(self.objectives), (self.objectives, 1))
+        return generator.permuted(each, axis=1)
+
+    def solve(self, gramian: Tensor) -> Tensor:
+        """The weights of Σᵢ gᵢ^PC."""
+        return pcgrad_weights(gramian, self.order())
+
+    def extra_repr(self) -> str:
+        """What ``print(method)`` shows in the brackets."""
+        return f"{super().extra_repr()}, seed={self.seed}"

@@ -1,0 +1,90 @@
+"""RGW: random weights, drawn anew at every step."""
+
+from collections.abc import Iterable
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.random import Philox
+from scipy.special import ndtri
+from torch import Tensor
+
+from trimol.gradients import Evidence
+from trimol.methods import checks
+from trimol.methods.base import Method, Needs
+
+
+def rgw_weights(objectives: int, seed: int, step: int) -> Tensor:
+    """softmax(ξ) with ξ ~ N(0, I_M), a pure function of (seed, step): the same on every process.
+
+    The raw stream of Philox, whose key and counter these are, is promised for all versions of
+    NumPy. Samplers (`trimol.data`) take the key (seed, 0): the same seed is independent of them.
+    """
+    stream = Philox(
+        key=np.array([seed, 1], dtype=np.uint64),
+        counter=np.array([0, 0, 0, step], dtype=np.uint64),
+    )
+    uniform = ((stream.random_raw(objectives) >> np.uint64(11)) + 0.5) * 2.0**-53  # never 0 or 1
+    return torch.from_numpy(ndtri(uniform)).softmax(-1)
+
+
+class RGW(Method):
+    r"""Random gradient weighting: the softmax of Gaussian noise, drawn anew at every step.
+
+    .. math::
+        \lambda_t = \operatorname{softmax}(\xi_t), \quad \xi_t \sim N(0, I_M), \qquad
+        x_{t+1} = x_t - \alpha \nabla F_z(x_t)\, \lambda_t
+
+    On average this is the mean of the losses; the noise of the weights is said to help as that of
+    mini-batches does. A baseline that others have to beat. Parameters that the method was not given
+    get their plain gradient, so that given the shared ones it weighs gradients (RGW), given all it
+    weighs losses (RLW). Plain training: one forward, one backward.
+
+    Args:
+        params: The parameters that the method weighs.
+        objectives: M, the number of losses.
+        seed: Names the sequence of weights; saved in ``state_dict()`` with the step.
+        every: Draw new weights every so many steps.
+
+    Example:
+        >>> import torch, trimol
+        >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> rgw = trimol.RGW([x], objectives=2, seed=1)
+        >>> for _ in range(2):
+        ...     rgw(torch.stack([x.sum(), x.prod()])).backward()
+        ...     print(rgw.weights)
+        tensor([0.0272, 0.9728], dtype=torch.float64)
+        tensor([0.1940, 0.8060], dtype=torch.float64)
+
+    Reference:
+        B. Lin, F. Ye, Y. Zhang, I. W. Tsang, *Reasonable Effectiveness of Random Weighting: A
+        Litmus Test for Multi-Task Learning*, TMLR 2022, Algorithm 2.
+    """
+
+    needs: ClassVar[Needs] = "losses"
+    summary: ClassVar[str] = "Random weights at every step: the baseline of plain noise."
+    reference: ClassVar[str] = "lin2022reasonable"
+    seed: Tensor
+
+    def __init__(
+        self, params: Iterable[Tensor], objectives: int, *, seed: int = 0, every: int = 1
+    ) -> None:
+        super().__init__(params, objectives, every=every)
+        self._seed = checks.seed(seed)
+        if seed >= 2**63:
+            raise ValueError(f"seed must be below 2**63, found {seed}")
+        self.register_buffer("seed", torch.tensor(self._seed))
+
+    def weigh(self, evidence: Evidence) -> Tensor:
+        """Weights of this step, whatever the losses; the old ones where these are not finite."""
+        evidence.values()
+        return rgw_weights(self.objectives, int(self.seed), int(self.step)).to(self.weights)
+
+    def reset(self) -> Self:
+        """Back to the state of a new instance."""
+        self.seed.fill_(self._seed)
+        return super().reset()
+
+    def extra_repr(self) -> str:
+        """What ``print(method)`` shows in the brackets."""
+        return f"{super().extra_repr()}, seed={int(self.seed)}"

@@ -1,0 +1,91 @@
+"""STCH: the smooth maximum of the losses, for any point of the Pareto front."""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from trimol.gradients import Evidence
+from trimol.methods import checks
+from trimol.methods.base import Method, Needs
+
+
+def stch_weights(losses: Tensor, prefer: Tensor, mu: float) -> Tensor:
+    """p softmax(p (f − z)/μ), given f − z: the gradient of the scalarization (batchable)."""
+    return prefer * torch.softmax(prefer * losses / mu, -1)
+
+
+class STCH(Method):
+    r"""Smooth Tchebycheff scalarization: descend on the worst loss, smoothly.
+
+    .. math::
+        g_\mu(x) = \mu \log \sum_m \exp\Big(\frac{p_m\, (f_m(x) - z_m)}{\mu}\Big), \qquad
+        \nabla g_\mu(x) = \sum_m \lambda_m \nabla f_m(x), \quad
+        \lambda = p \odot \operatorname{softmax}\Big(\frac{p \odot (f(x) - z)}{\mu}\Big)
+
+    with :math:`\mu` = ``mu``, the preference :math:`p` = ``prefer`` and the ideal point :math:`z`
+    = ``ideal`` (z* in the paper, less a small ε). :math:`g_\mu` is within μ log M above
+    :math:`\max_m p_m (f_m - z_m)`: for small μ its minimiser is the Pareto point on the ray
+    :math:`f_m - z_m \propto 1/p_m` where there is one, on non-convex fronts too. A minimiser for
+    any μ, with p > 0, is Pareto optimal.
+
+    One backward: plain training. On mini-batches λ is a function of the batch's noise.
+
+    Args:
+        params: The parameters that the method weighs.
+        objectives: M, the number of losses.
+        mu: μ, the smoothing, in units of p·f: the smaller, the nearer to the maximum.
+        prefer: p, all above zero; ones by default. The paper's sums to one: dividing ``prefer`` and
+            ``mu`` both by M gives the same weights divided by M.
+        ideal: z, at most the least value of each loss; zero by default.
+        weights: λ before the first step; matters only where that step's losses are not finite.
+        every: Compute new weights every so many steps.
+
+    Example:
+        >>> import torch, trimol
+        >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> stch = trimol.STCH([x], objectives=2, mu=1.0)
+        >>> stch(x.square()).backward()
+        >>> stch.weights
+        tensor([0.0474, 0.9526], dtype=torch.float64)
+
+    Reference:
+        X. Lin, X. Zhang, Z. Yang, F. Liu, Z. Wang, Q. Zhang, *Smooth Tchebycheff Scalarization for
+        Multi-Objective Optimization*, ICML 2024.
+    """
+
+    needs: ClassVar[Needs] = "losses"
+    summary: ClassVar[str] = (
+        "Descent on a smooth maximum of the losses: reaches any Pareto point, on non-convex fronts "
+        "too."
+    )
+    reference: ClassVar[str] = "lin2024smooth"
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        objectives: int,
+        *,
+        mu: float = 0.1,
+        prefer: Tensor | Sequence[float] | None = None,
+        ideal: Tensor | Sequence[float] | None = None,
+        weights: Tensor | Sequence[float] | None = None,
+        every: int = 1,
+    ) -> None:
+        super().__init__(params, objectives, weights=weights, every=every)
+        self.mu = checks.positive("mu", mu)
+        ones, zeros = [1.0] * objectives, [0.0] * objectives
+        self.prefer = checks.vector("prefer", ones if prefer is None else prefer, objectives)
+        if not (self.prefer > 0).all():
+            raise ValueError(f"prefer must be above 0, found {self.prefer.tolist()}")
+        self.ideal = checks.vector("ideal", zeros if ideal is None else ideal, objectives)
+
+    def weigh(self, evidence: Evidence) -> Tensor:
+        """The gradient of g_μ with respect to the losses."""
+        losses = evidence.values().to(self.weights) - self.ideal.to(self.weights)
+        return stch_weights(losses, self.prefer.to(self.weights), self.mu)
+
+    def extra_repr(self) -> str:
+        """What ``print(method)`` shows in the brackets."""
+        return f"{super().extra_repr()}, mu={self.mu:g}"

@@ -1,0 +1,56 @@
+"""UPGrad: every gradient freed of its conflicts, then averaged."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from trimol import cone, simplex
+from trimol.methods.gramian import GramianMethod
+
+
+def upgrad_weights(gramian: Tensor) -> Tensor:
+    """The weights of the mean of the gradients' projections onto the dual cone, in float64."""
+    G = simplex._checked_gramian(gramian)
+    return torch.from_numpy((1 + cone.pushes(G).sum(0)) / len(G))
+
+
+class UPGrad(GramianMethod):
+    r"""Unconflicting projection of gradients: what every objective wants that harms no other.
+
+    .. math::
+        x_{t+1} = x_t - \alpha\, \frac1M \sum_i \Pi(g_i), \qquad
+        \Pi(g) = \arg\min_{d} \|d - g\|^2 \ \text{ s.t. }\ g_j^\top d \ge 0 \ \text{ for all } j
+
+    with :math:`g_i = \nabla f_{z,i}(x_t)`. :math:`\Pi(g_i) = g_i + \sum_j v_{ij} g_j` with
+    :math:`v_i \ge 0`, so the weights are :math:`\lambda_j = \frac1M (1 + \sum_i v_{ij})`: they sum
+    to one only where nothing conflicts, and then the step is plain training. Each of the M small
+    quadratic problems is solved exactly (:mod:`trimol.cone`). One backward per objective.
+
+    Args:
+        params: The parameters that the method weighs.
+        objectives: M, the number of losses.
+        weights: λ before the first step; matters only where that step's gradients are not finite.
+        every: Compute new weights every so many steps.
+        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
+
+    Example:
+        >>> import torch, trimol
+        >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
+        >>> upgrad = trimol.UPGrad([x], objectives=2)
+        >>> upgrad(torch.stack([x[0], x[1] - x[0]])).backward()
+        >>> x.grad, upgrad.weights
+        (tensor([0.2500, 0.7500]), tensor([1.0000, 0.7500], dtype=torch.float64))
+
+    Reference:
+        P. Quinton, V. Rey, *Jacobian Descent for Multi-Objective Optimization*, 2024.
+    """
+
+    summary: ClassVar[str] = (
+        "The mean of the gradients, each projected to where it conflicts with none."
+    )
+    reference: ClassVar[str] = "quinton2024jacobian"
+
+    def solve(self, gramian: Tensor) -> Tensor:
+        """(1 + Σᵢ vᵢ) / M."""
+        return upgrad_weights(gramian)

@@ -1,0 +1,86 @@
+"""UW: weights that are learned as the inverse of each loss's noise."""
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from trimol.gradients import Evidence
+from trimol.methods import checks
+from trimol.methods.base import Method, Needs
+
+
+def uw_step(weights: Tensor, losses: Tensor, lr: float) -> Tensor:
+    """λ ← λ exp(η(½ − λℓ)): the gradient step on s, written for λ = ½ exp(−s) (batchable)."""
+    return weights * torch.exp(lr * (0.5 - weights * losses))
+
+
+class UW(Method):
+    r"""Uncertainty weighting: each loss is divided by its learned variance.
+
+    .. math::
+        \min_{x, s} \sum_m \tfrac12 e^{-s_m} \ell_m(x) + \tfrac12 s_m, \qquad
+        s_m = \log \sigma_m^2, \quad \lambda_m = \tfrac12 e^{-s_m}
+
+    x moves along the weighted gradient, and at the same time s by its own gradient step
+
+    .. math::
+        s_{t+1,m} = s_{t,m} - \eta\, \big(\tfrac12 - \lambda_{t,m}\, \ell_m(x_t)\big)
+
+    with :math:`\eta` = ``lr``. It is closed-form, so that nothing has to be given to the optimizer.
+    It comes to λ_m = 1/(2 ℓ_m): the sum of the log-losses. λ does not sum to one: its size is part
+    of the method, and so is its start, which for the paper's Gaussian losses with σ = 1 is ½ and
+    for its cross-entropies 1 (``weights=[0.5, 1.0]``).
+
+    One backward: plain training. Losses must be positive, and η λ ℓ well below one.
+
+    Args:
+        params: The parameters that the method weighs.
+        objectives: M, the number of losses.
+        lr: η, the step size of s.
+        weights: λ0, all above zero; 1/M by default, as for the other methods.
+        every: Compute new weights every so many steps.
+
+    Example:
+        >>> import torch, trimol
+        >>> x = torch.tensor([3.0, 1.0], requires_grad=True)
+        >>> uw = trimol.UW([x], objectives=2, lr=0.1)
+        >>> for _ in range(200):
+        ...     loss = uw(torch.stack([x[0], 2 * x[1]]))
+        >>> uw.weights
+        tensor([0.1667, 0.2500], dtype=torch.float64)
+
+    Reference:
+        A. Kendall, Y. Gal, R. Cipolla, *Multi-Task Learning Using Uncertainty to Weigh Losses for
+        Scene Geometry and Semantics*, CVPR 2018, eq. (7) and (10).
+    """
+
+    needs: ClassVar[Needs] = "losses"
+    summary: ClassVar[str] = (
+        "Each loss divided by its learned variance: in the end the sum of the log-losses."
+    )
+    reference: ClassVar[str] = "kendall2018multi"
+    simultaneous: bool = True  # one gradient step on (x, s)
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        objectives: int,
+        *,
+        lr: float = 0.01,
+        weights: Tensor | Sequence[float] | None = None,
+        every: int = 1,
+    ) -> None:
+        super().__init__(params, objectives, weights=weights, every=every)
+        self.lr = checks.nonnegative("lr", lr)
+        if not self.weights.all():
+            raise ValueError(f"weights must be above 0, found {self.weights.tolist()}")
+
+    def weigh(self, evidence: Evidence) -> Tensor:
+        """½ exp(−s) after the gradient step on s."""
+        return uw_step(self.weights, evidence.values().to(self.weights), self.lr)
+
+    def extra_repr(self) -> str:
+        """What ``print(method)`` shows in the brackets."""
+        return f"{super().extra_repr()}, lr={self.lr:g}"

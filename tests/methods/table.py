@@ -1,0 +1,97 @@
+"""One row per method: settings that make it move, and what its mathematics promises.
+
+Adding a method means adding its row: `test_base.py` and `test_distributed.py` do the rest.
+"""
+
+from torch import Tensor
+
+import trimol
+from trimol.methods import Method
+from trimol.testing import Row, Step
+
+
+def with_representation(method: Method, step: Step) -> Tensor:
+    """The representation that the heads share is named in the call."""
+    scalar: Tensor = method(*step.losses, representation=step.shared[0])
+    return scalar
+
+
+TABLE: dict[str, Row] = {
+    "static": Row(trimol.Static, sees=False),
+    "mgda": Row(trimol.MGDA, conflict_free=True, stationary="weakly"),
+    "modo": Row(trimol.MoDo, settings={"gamma": 0.1}, degree=None),
+    "smg": Row(trimol.SMG, conflict_free=True, stationary="weakly"),
+    "crmogm": Row(trimol.CRMOGM),
+    "sdmgrad": Row(trimol.SDMGrad, settings={"gamma": 0.1}, moves_on=slice(2, 3), degree=None),
+    "famo": Row(trimol.FAMO),
+    "cagrad": Row(trimol.CAGrad, total="any", alone="parallel"),
+    "moco": Row(trimol.MoCo, combines=False, conflict_free=True, stationary="weakly"),
+    "mgdaub": Row(trimol.MGDAUB, stationary="weakly", call=with_representation),
+    "dwa": Row(trimol.DWA, settings={"period": 1}),
+    "uw": Row(trimol.UW, settings={"lr": 0.1}, total="any", alone="parallel", degree=None),
+    "stch": Row(trimol.STCH, degree=None),
+    "upgrad": Row(trimol.UPGrad, total="any", conflict_free=True, stationary="strongly"),
+    "pcgrad": Row(trimol.PCGrad, total="any", equivariant=False),
+    "imtlg": Row(trimol.IMTLG, signed=True, rowwise="line", stationary="strongly"),
+    "alignedmtl": Row(trimol.AlignedMTL, total="any", signed=True),
+    "nashmtl": Row(
+        trimol.NashMTL,
+        total="any",
+        conflict_free=True,
+        stationary="weakly",
+        degree=0.0,
+        rowwise="ray",
+        alone="parallel",
+    ),
+    "fairgrad": Row(
+        trimol.FairGrad,
+        total="any",
+        conflict_free=True,
+        stationary="weakly",
+        degree=-1 / 3,
+        alone="parallel",
+    ),
+    "gradnorm": Row(trimol.GradNorm, settings={"lr": 0.1}, total="objectives", degree=None),
+    # Bounds are told by number, so that permuting the objectives is another problem.
+    "preference": Row(
+        trimol.Preference,
+        settings={"bounds": {0: 0.5}, "kappa": 9.0},
+        equivariant=False,
+        degree=None,
+    ),
+    "rgw": Row(trimol.RGW, equivariant=False),
+}
+
+
+def observe(method: Method, step: Step) -> None:
+    """The line that some methods want after the optimizer's step."""
+    method.observe(*step.losses)
+
+
+# Settings that take another way through a method's code, or change what it promises.
+VARIANTS: dict[str, Row] = {
+    "mgda-rho": TABLE["mgda"].variant(
+        settings={"rho": 0.1}, conflict_free=False, stationary="zero", degree=None
+    ),
+    "mgda-chunk": TABLE["mgda"].variant(settings={"chunk": 2}),
+    "modo-simultaneous": TABLE["modo"].variant(settings={"simultaneous": True}),
+    "modo-three-draws": TABLE["modo"].variant(settings={"draws": 3}, moves_on=slice(2, 3)),
+    "crmogm-mgda": TABLE["crmogm"].variant(
+        settings={"alpha": 0.0}, conflict_free=True, stationary="weakly"
+    ),
+    "famo-observed": TABLE["famo"].variant(settings={"adam": False}, after=observe),
+    "moco-gamma": TABLE["moco"].variant(
+        settings={"gamma": 0.1, "rho": 0.1, "zero_start": True},
+        conflict_free=False,
+        stationary="zero",
+        degree=None,
+        alone="parallel",
+    ),
+    "mgdaub-without": Row(trimol.MGDAUB, conflict_free=True, stationary="weakly"),
+    "cagrad-wide": TABLE["cagrad"].variant(
+        settings={"c": 1.0}, conflict_free=True, stationary="strongly"
+    ),
+    "gradnorm-sequential": TABLE["gradnorm"].variant(settings={"simultaneous": False}),
+}
+
+ROWS = TABLE | VARIANTS

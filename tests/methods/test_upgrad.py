@@ -1,0 +1,94 @@
+import pytest
+import torch
+from gramians import KINDS, jacobian, jacobians
+from hypothesis import given, settings
+from problems import batch, flat_gradient, naive_jacobian, network
+from scipy.optimize import lsq_linear
+
+import trimol
+from trimol import cone
+from trimol.methods.upgrad import upgrad_weights
+
+
+def projections(J):
+    """Each gradient projected onto the dual cone, by bounded least squares on the gradients."""
+    return torch.stack(
+        [
+            g + torch.from_numpy(lsq_linear(J.T, -g, (0, torch.inf), "bvls", tol=1e-14).x) @ J
+            for g in J
+        ]
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_step_is_the_mean_of_the_projections(seed):
+    model = network(seed=seed)
+    params = list(model.parameters())
+    jacobian = naive_jacobian(model.losses(batch()), params)
+    expected = projections(jacobian).mean(0)
+    losses = model.losses(batch())
+    upgrad = trimol.UPGrad(params, 3)
+    scalar = upgrad(losses)
+    scalar.backward()
+    torch.testing.assert_close(flat_gradient(params), expected)
+    assert scalar.item() == pytest.approx((upgrad.weights @ losses).item(), rel=1e-12)
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(jacobians)
+def test_every_projection_is_optimal(J):
+    """The optimality conditions: v ≥ 0, no conflict, and vⱼ = 0 where gⱼ is not touched."""
+    G, norms = J @ J.T, J.norm(dim=1)
+    v = torch.from_numpy(cone.pushes(G.numpy()))
+    projected = J + v @ J
+    magnitude = norms * (norms + v @ norms)[:, None]  # the rounding of each inner product
+    inner = projected @ J.T
+    assert (v >= 0).all()
+    assert (inner >= -1e-12 * magnitude).all()
+    assert (v * inner <= 1e-12 * (v * magnitude).sum(1, keepdim=True)).all()
+    torch.testing.assert_close(upgrad_weights(G), (1 + v.sum(0)) / len(J))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("objectives", [17, 40])
+def test_many_objectives(monkeypatch, kind, objectives):
+    """Block pivoting and NNLS find the same projections."""
+    J = jacobian(kind, objectives, 3)
+    G = (J @ J.T).numpy()
+    together = torch.from_numpy(cone.pushes(G))
+    monkeypatch.setattr(cone, "_ONE_BY_ONE_UP_TO", objectives)
+    alone = torch.from_numpy(cone.pushes(G))
+    norms = J.norm(dim=1)
+    size = norms + together @ norms + alone @ norms
+    assert ((together - alone) @ J).norm(dim=1).le(1e-9 * size).all()
+
+
+def test_without_conflict_is_the_mean():
+    J = torch.rand(5, 3, dtype=torch.float64)
+    assert upgrad_weights(J @ J.T).tolist() == [0.2] * 5
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e-3, 1e8])
+def test_does_not_depend_on_the_scale(scale):
+    torch.manual_seed(1)
+    J = torch.randn(4, 6, dtype=torch.float64)
+    G = J @ J.T
+    torch.testing.assert_close(upgrad_weights(scale**2 * G), upgrad_weights(G))
+
+
+def test_stationary_points():
+    assert upgrad_weights(torch.zeros(3, 3)).tolist() == [1 / 3] * 3
+    J = torch.tensor([[1.0, 0.0], [-0.5, 0.75], [-0.5, -0.5]], dtype=torch.float64)
+    assert (upgrad_weights(J @ J.T) @ J).norm() < 1e-14
+
+
+def test_agrees_with_torchjd_but_for_its_epsilons():
+    torchjd = pytest.importorskip("torchjd.linalg")
+    weighting = pytest.importorskip("torchjd.aggregation").UPGradWeighting
+    projector = torchjd.QuadprogProjector(norm_eps=0.0, reg_eps=1e-13)
+    for seed in range(30):
+        torch.manual_seed(seed)
+        J = torch.randn(2 + seed % 7, 12, dtype=torch.float64)
+        G = J @ J.T
+        theirs = weighting(projector=projector)(G)
+        torch.testing.assert_close(upgrad_weights(G), theirs, rtol=1e-8, atol=1e-9)
