@@ -8,7 +8,7 @@ demo: .venv/installed
 	$(BIN)/python -m trimol.demo
 
 test: .venv/installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -10,4 +10,4 @@ html_theme = "furo"
 myst_enable_extensions = ["dollarmath"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
-default_role = "any"
+default_role = "literal"

@@ -1,0 +1,35 @@
+"""Every method reaches the Pareto set of problems where it is known."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+import trimol
+
+FILE = Path(__file__).parents[2] / "benchmarks" / "stationarity.py"
+# The steps of these grow, or keep their length, as the gradients vanish: they settle only as
+# fast as α does.
+LONGER = {"nashmtl", "fairgrad"}
+# Equal projections may need negative weights: three objectives in the plane have a direction of
+# equal projections everywhere, and following it leads away from the Pareto set.
+NO_PROMISE = {("imtlg", "quadratic")}
+
+
+@pytest.fixture(scope="module")
+def study():
+    spec = importlib.util.spec_from_file_location("stationarity", FILE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("problem", ["quadratic", "fonseca"])
+@pytest.mark.parametrize("name", trimol.methods.names())
+def test_reaches_the_pareto_set(study, name, problem):
+    if (name, problem) in NO_PROMISE:
+        return
+    steps, tolerance = (500, 1e-3) if name in LONGER else (150, 1e-5)
+    found = study.run(study.PROBLEMS[problem], name, steps=steps)
+    assert found["R_opt"] <= tolerance
+    assert found["distance"] <= 2 * tolerance
