@@ -19,6 +19,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -114,12 +115,24 @@ def torchjd_modo(p: Problem) -> Step:
     return step
 
 
-def _torchjd_backward(name: str) -> Callable[[Problem], Step]:
+def _family(name: str) -> Callable[[Problem], Step]:
+    """Any method of the registry, with its defaults, on a batch split into its draws."""
+
+    def make(p: Problem) -> Step:
+        method = trimol.methods.get(name)(p.params, len(p.losses()))
+        bounds = [len(p.x) * i // method.draws for i in range(method.draws + 1)]
+        parts = [slice(low, high) for low, high in pairwise(bounds)]
+        return lambda: method(*[p.losses(part) for part in parts]).backward()
+
+    return make
+
+
+def _torchjd_backward(name: str, **options: Any) -> Callable[[Problem], Step]:
     def make(p: Problem) -> Step:
         import torchjd.aggregation
         from torchjd.autojac import backward, jac_to_grad
 
-        aggregator = getattr(torchjd.aggregation, name)()
+        aggregator = getattr(torchjd.aggregation, name)(**options)
 
         def step() -> None:
             backward(p.losses(), inputs=p.params)
@@ -161,10 +174,19 @@ CONTESTANTS: dict[str, Callable[[Problem], Step]] = {
     "TorchJD UPGrad": _torchjd_backward("UPGrad"),
     "TorchJD autogram": torchjd_autogram,
 }
+FAMILY = {
+    **{name: _family(name) for name in trimol.methods.names()},
+    "TorchJD PCGrad": _torchjd_backward("PCGrad"),
+    "TorchJD IMTLG": _torchjd_backward("IMTLG"),
+    "TorchJD AlignedMTL": _torchjd_backward("AlignedMTL"),
+    "TorchJD FairGrad": _torchjd_backward("FairGrad", alpha=2.0),
+}
+CORE = list(CONTESTANTS)
+CONTESTANTS |= FAMILY
 STEPS_PER_CALL = {"MoDo every=10": 10}
 # These register hooks at every step. trimol's engine sees that hooks were registered in the process
 # and checks that none changes its own graph, at the price of a backward: not in the same rounds.
-APART = ("TorchJD MGDA", "TorchJD UPGrad", "TorchJD autogram")
+APART = {name for name in CONTESTANTS if name.startswith("TorchJD")} - {"TorchJD MoDo"}
 IN_MEMORY_TABLE = (
     "plain",
     "MoDo",
@@ -279,13 +301,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--networks", nargs="+", choices=TRUNKS, default=list(TRUNKS))
     parser.add_argument("--objectives", nargs="+", type=int, default=[2, 4, 8, 16, 32, 64])
     parser.add_argument("--shape", choices=("columns", "heads"), default="columns")
-    parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
+    parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=CORE)
+    parser.add_argument("--family", action="store_true", help="every method of the registry")
     parser.add_argument("--seconds", type=float, default=20.0, help="per network and M")
     parser.add_argument("--no-time", action="store_true")
     parser.add_argument("--no-memory", action="store_true")
     parser.add_argument("--json", action="store_true", help="one object a line, for machines")
     args = parser.parse_args()
-    args.contestants = list(dict.fromkeys(["plain", *args.contestants]))
+    chosen = [*FAMILY, "bare loop"] if args.family else args.contestants
+    args.contestants = list(dict.fromkeys(["plain", *chosen]))
     return args
 
 
