@@ -5,10 +5,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from trimol import simplex
 from trimol.gradients import Evidence
 from trimol.methods import checks
 from trimol.methods.base import Method, Needs
+from trimol.methods.mgda import mgda_weights
 
 
 def crmogm_step(weights: Tensor, found: Tensor, alpha: float) -> Tensor:
@@ -92,8 +92,8 @@ class CRMOGM(Method):
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """The average of the old weights and those of this batch."""
-        found = simplex.min_norm(evidence.gramian(chunk=self.chunk), self.rho)
-        return crmogm_step(self.weights, found.to(self.weights), self.alpha)
+        found = mgda_weights(evidence.gramian(chunk=self.chunk), self.rho).to(self.weights)
+        return crmogm_step(self.weights, found, self.alpha)
 
     def extra_repr(self) -> str:
         """What ``print(method)`` shows in the brackets."""

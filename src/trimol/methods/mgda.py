@@ -6,12 +6,17 @@ from typing import ClassVar
 from torch import Tensor
 
 from trimol import simplex
-from trimol.gradients import Evidence
 from trimol.methods import checks
-from trimol.methods.base import Method, Needs
+from trimol.methods.gramian import GramianMethod
 
 
-class MGDA(Method):
+def mgda_weights(gramian: Tensor, rho: float = 0.0) -> Tensor:
+    """λ*_ρ of a Gramian, in float64 whatever its dtype, summing to one in float64."""
+    found = simplex.min_norm(gramian, rho).double()
+    return found / found.sum()
+
+
+class MGDA(GramianMethod):
     r"""(Regularised) multiple-gradient descent: the conflict-avoidant direction of this batch.
 
     .. math::
@@ -45,7 +50,6 @@ class MGDA(Method):
         2023, Algorithm 1.
     """
 
-    needs: ClassVar[Needs] = "gramian"
     summary: ClassVar[str] = (
         "The shortest convex combination of the gradients: avoids conflict, biased on mini-batches."
     )
@@ -61,14 +65,12 @@ class MGDA(Method):
         every: int = 1,
         chunk: int | None = None,
     ) -> None:
-        super().__init__(params, objectives, weights=weights, every=every)
+        super().__init__(params, objectives, weights=weights, every=every, chunk=chunk)
         self.rho = checks.nonnegative("rho", rho)
-        self.chunk = None if chunk is None else checks.count("chunk", chunk)
 
-    def weigh(self, evidence: Evidence) -> Tensor:
+    def solve(self, gramian: Tensor) -> Tensor:
         """λ*_ρ of the batch."""
-        found = simplex.min_norm(evidence.gramian(chunk=self.chunk), self.rho).to(self.weights)
-        return found / found.sum()  # a float32 Gramian gives float32 weights
+        return mgda_weights(gramian, self.rho)
 
     def extra_repr(self) -> str:
         """What ``print(method)`` shows in the brackets."""

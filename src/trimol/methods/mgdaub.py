@@ -5,9 +5,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from trimol import simplex
 from trimol.gradients import Evidence, Losses
 from trimol.methods.base import Method, Needs
+from trimol.methods.mgda import mgda_weights
 
 Representation = Tensor | Sequence[Tensor]
 
@@ -83,8 +83,7 @@ class MGDAUB(Method):
         """The min-norm weights of the representation's gradients."""
         if self._representation is None:
             evidence.reason = "no representation was given: these are the parameters' gradients"
-        found = simplex.min_norm(evidence.gramian(of=self._representation)).to(self.weights)
-        return found / found.sum()  # a float32 Gramian gives float32 weights
+        return mgda_weights(evidence.gramian(of=self._representation)).to(self.weights)
 
 
 def _checked(representation: Representation | None) -> list[Tensor] | None:

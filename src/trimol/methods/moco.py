@@ -12,13 +12,13 @@ from trimol.gradients import Evidence, NonFinite
 from trimol.gradients.rows import gram
 from trimol.methods import checks
 from trimol.methods.base import Method, Needs
+from trimol.methods.mgda import mgda_weights
 
 
 def moco_step(weights: Tensor, gramian: Tensor, gamma: float | None, rho: float = 0.0) -> Tensor:
     """λ from YᵀY: Π_Δ(λ − γ(YᵀY + ρI)λ), or the minimiser of ‖Yλ‖² + ρ‖λ‖² for γ = ``None``."""
     if gamma is None:
-        found = simplex.min_norm(gramian, rho).to(weights)
-        return found / found.sum()  # a float32 Gramian gives float32 weights
+        return mgda_weights(gramian, rho).to(weights)
     return simplex._project(weights - gamma * (gramian.to(weights) @ weights + rho * weights))
 
 
