@@ -72,13 +72,14 @@ def test_only_the_gradients_layer_calls_autograd(file):
 
 def test_import_pulls_the_core_only():
     code = (
-        "import sys, torch, scipy.optimize; before = set(sys.modules); import trimol;"
-        "print(*{m.split('.')[0] for m in set(sys.modules) - before})"
+        "import sys, torch; before = set(sys.modules); import trimol;"
+        "print(*{m.split('.')[0] for m in set(sys.modules) - before}, *sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     extras = {"pydantic", "tyro", "rich", "polars", "sklearn", "pooch", "matplotlib", "plotly"}
     extras |= {"accelerate", "ray", "optuna", "PIL", "transformers", "lightning", "torchjd"}
-    assert not set(run.stdout.split()) & extras
+    slow = {"scipy.optimize", "scipy.linalg"}  # half a second, when a solver is first used
+    assert not set(run.stdout.split()) & (extras | slow)
 
 
 def test_public_names():

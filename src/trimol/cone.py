@@ -13,8 +13,8 @@ import math
 
 import numpy as np
 import numpy.typing as npt
+import scipy  # its submodules load when first used, which keeps the import short
 import torch
-from scipy.optimize import nnls
 
 from trimol.simplex import (
     _ROUNDING,
@@ -86,7 +86,7 @@ def pushes(gramian: _Array) -> _Array:
         factor, order = _factor(C)
         place = np.argsort(order)
         for i in left:
-            found[i, order] = nnls(factor, -factor[:, place[i]])[0]
+            found[i, order] = scipy.optimize.nnls(factor, -factor[:, place[i]])[0]
     return np.asarray(found * inverse / inverse[:, None])
 
 

@@ -12,8 +12,8 @@ A primal-dual Newton method on w and the rates s = Gw finds it to rounding in a 
 
 import numpy as np
 import numpy.typing as npt
+import scipy  # its submodules load when first used, which keeps the import short
 import torch
-from scipy.linalg import lapack
 from torch import Tensor
 
 from trimol import cone, simplex
@@ -67,7 +67,7 @@ def _newton(C: _Array, y: _Array, s: _Array, target: _Array, p: float) -> tuple[
             best, least = (y, s), error
         elif least < 1e-9:
             break
-        _, step, failed = lapack.dposv(C + np.diag(p * s / y), -s * uneven - off)
+        _, step, failed = scipy.linalg.lapack.dposv(C + np.diag(p * s / y), -s * uneven - off)
         if failed:
             break
         # s is carried along, not computed: it may be far below the rounding of Cy.

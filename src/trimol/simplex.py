@@ -41,9 +41,8 @@ from numbers import Real
 
 import numpy as np
 import numpy.typing as npt
+import scipy  # its submodules load when first used, which keeps the import short
 import torch
-from scipy.linalg import lapack
-from scipy.optimize import nnls
 from torch import Tensor
 
 __all__ = ["min_norm", "project"]
@@ -258,7 +257,7 @@ def _nnls(C: _Array, c: _Array) -> _Array:
     target[rank] = 1
     y = np.zeros(size)
     with contextlib.suppress(RuntimeError):  # out of iterations
-        y[order] = nnls(stacked, target)[0]
+        y[order] = scipy.optimize.nnls(stacked, target)[0]
     if not y.any():
         y[c.argmax()] = 1  # a vertex, which the certificate accepts or sends to repair
     return y
@@ -270,7 +269,7 @@ def _factor(C: _Array, tolerance: float = -1.0) -> tuple[_Array, npt.NDArray[np.
     A is the pivoted Cholesky factor: it keeps zeros and tiny entries of C, and takes any rank
     (by default to the rounding of float64).
     """
-    factor, pivots, rank, _ = lapack.dpstrf(C, tol=tolerance)
+    factor, pivots, rank, _ = scipy.linalg.lapack.dpstrf(C, tol=tolerance)
     return factor[:rank] * _upper(len(C))[:rank], pivots - 1
 
 
@@ -293,10 +292,10 @@ def _polish(C: _Array, c: _Array, y: _Array) -> _Array:
     system[size, :size] = system[:size, size] = border / np.abs(border).max()
     target = np.zeros(size + 1)
     target[size] = 1
-    factors, pivots, solution, singular = lapack.dgesv(system, target)
+    factors, pivots, solution, singular = scipy.linalg.lapack.dgesv(system, target)
     if singular:
         return y
-    correction, _ = lapack.dgetrs(factors, pivots, target - system @ solution)
+    correction, _ = scipy.linalg.lapack.dgetrs(factors, pivots, target - system @ solution)
     face = (solution + correction)[:size]
     if not face.min() >= 0:
         return y

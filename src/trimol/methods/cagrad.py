@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import scipy  # its submodules load when first used, which keeps the import short
 import torch
-from scipy.linalg import lapack
 from torch import Tensor
 
 from trimol import cone, simplex
@@ -57,7 +57,7 @@ def _on_support(G: _Array, mean: _Array, radius: float, support: _Mask) -> _Arra
     scale = 1 / np.sqrt(G.diagonal()[inside])
     sides = np.stack([np.ones_like(scale), mean[inside]], 1)
     C = G[inside[:, None], inside] * scale * scale[:, None]
-    _, solved, singular = lapack.dposv(C, sides * scale[:, None])[:3]
+    _, solved, singular = scipy.linalg.lapack.dposv(C, sides * scale[:, None])[:3]
     if singular:
         return None
     one, pull = (solved * scale[:, None]).T

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import ClassVar, Self
 
 import numpy as np
+import scipy  # its submodules load when first used, which keeps the import short
 import torch
 from numpy.random import Philox
-from scipy.special import ndtri
 from torch import Tensor
 
 from trimol.gradients import Evidence
@@ -25,7 +25,7 @@ def rgw_weights(objectives: int, seed: int, step: int) -> Tensor:
         counter=np.array([0, 0, 0, step], dtype=np.uint64),
     )
     uniform = ((stream.random_raw(objectives) >> np.uint64(11)) + 0.5) * 2.0**-53  # never 0 or 1
-    return torch.from_numpy(ndtri(uniform)).softmax(-1)
+    return torch.from_numpy(scipy.special.ndtri(uniform)).softmax(-1)
 
 
 class RGW(Method):
