@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import trimol
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -23,3 +25,15 @@ def test_links_lead_somewhere(page):
     local = [link for link in links if not link.startswith("http")]
     missing = [link for link in local if not (page.parent / link).exists()]
     assert not missing
+
+
+def test_every_method_is_in_the_documentation():
+    page = (ROOT / "docs" / "methods.md").read_text()
+    for name in trimol.methods.names():
+        assert (
+            f"| `{trimol.methods.get(name).__name__}` | {trimol.methods.get(name).summary}" in page
+        )
+        assert f"\nmethods/{name}\n" in page
+        assert f"\n| {name} | " in page  # in the table of R_opt
+    for name in trimol.methods.names():
+        assert f"`{trimol.methods.get(name).__name__}`" in (ROOT / "README.md").read_text()
