@@ -27,13 +27,11 @@ def test_links_lead_somewhere(page):
     assert not missing
 
 
-def test_every_method_is_in_the_documentation():
+@pytest.mark.parametrize("name", trimol.methods.names())
+def test_every_method_is_in_the_documentation(name):
+    method = trimol.methods.get(name)
     page = (ROOT / "docs" / "methods.md").read_text()
-    for name in trimol.methods.names():
-        assert (
-            f"| `{trimol.methods.get(name).__name__}` | {trimol.methods.get(name).summary}" in page
-        )
-        assert f"\nmethods/{name}\n" in page
-        assert f"\n| {name} | " in page  # in the table of R_opt
-    for name in trimol.methods.names():
-        assert f"`{trimol.methods.get(name).__name__}`" in (ROOT / "README.md").read_text()
+    assert f"| `{method.__name__}` | {method.summary}" in page
+    assert f"\nmethods/{name}\n" in page
+    assert f"\n| {name} | " in page  # in the table of R_opt
+    assert f"`{method.__name__}`" in (ROOT / "README.md").read_text()
