@@ -1,6 +1,6 @@
 """Train one classifier on three losses with MoDo, in a plain PyTorch loop. Read top to bottom.
 
-    pip install 'trimol[studies]'      # scikit-learn, for its digits
+    pip install -c constraints.txt '.[studies]'      # scikit-learn, for its digits
     python examples/plain_loop.py
 
 What trimol adds to a loop that you already have is marked with  # <- trimol.

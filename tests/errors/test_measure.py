@@ -353,3 +353,21 @@ def test_short_numbers(value: float, shown: str) -> None:
 @given(st.floats(-1e6, 1e6))
 def test_short_numbers_are_right_to_two_digits(value: float) -> None:
     assert float(short(value)) == pytest.approx(value, rel=0.051, abs=1e-320)
+
+
+def test_weights_of_any_sum_are_compared_on_the_simplex() -> None:
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+
+    def losses(z: Tensor) -> Tensor:
+        return torch.stack([(x - z).square().sum(), (x + 2 * z).square().sum()])
+
+    train = [torch.ones(1, dtype=torch.float64)]
+    one, ten = (
+        trimol.measure(losses, [x], train=train, weights=weights)
+        for weights in ([0.25, 0.75], [2.5, 7.5])
+    )
+    assert one.conflict is not None
+    assert one.conflict > 0.1
+    assert ten.conflict == pytest.approx(one.conflict, rel=1e-12)
+    with pytest.raises(ValueError, match=r"weights must have a positive sum, found \[0.0, 0.0\]"):
+        trimol.measure(losses, [x], train=train, weights=[0.0, 0.0])

@@ -397,7 +397,8 @@ def test_rows_of_one_tensor_are_different_draws() -> None:
 def test_an_objective_that_reaches_no_parameter() -> None:
     x, other = (torch.ones(3, requires_grad=True) for _ in range(2))
     message = (
-        r"^objective 1 reaches none of the given parameters: its loss does not depend on them$"
+        r"^objective 1 reaches none of the given parameters: its loss does not depend on them "
+        r"\(detached\? computed by another model, or in another forward pass\?\)$"
     )
     with pytest.raises(ValueError, match=message):
         Evidence([[x.sum(), other.sum()]], [x], 2)

@@ -114,7 +114,8 @@ def measure(
         params: The parameters x, usually those that were given to the method.
         train: The training data S: any iterable of batches, gone over once.
         test: Data that was not trained on, which stands for the population.
-        weights: λ, usually ``method.weights``. Needed for the conflict.
+        weights: λ, usually ``method.weights``. Needed for the conflict, which is between points of
+            the simplex: weights with another sum (some methods') are scaled to sum to one.
         rho: ρ of λ*_ρ.
         size: How many samples a batch holds, from the batch. By default the length that its
             tensors have in common (as `trimol.data.split` finds it). To be given for batches that
@@ -229,7 +230,10 @@ def _weights(weights: Tensor | Sequence[float] | None) -> Tensor | None:
     found = torch.as_tensor(weights, dtype=torch.float64).detach().cpu()
     if found.dim() != 1 or not found.isfinite().all():
         raise ValueError(f"weights must be finite numbers in one dimension, found {weights!r}")
-    return found
+    if not found.sum() > 0:
+        raise ValueError(f"weights must have a positive sum, found {found.tolist()}")
+    # What is on the simplex to single precision is left as it is, to the last bit.
+    return found if abs(found.sum() - 1) < 1e-6 else found / found.sum()
 
 
 def _check_rho(rho: float) -> None:

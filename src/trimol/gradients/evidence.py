@@ -227,5 +227,5 @@ def _check_reach(vector: Tensor, graph: Graph, given: str = "parameters") -> Non
     if unreached:
         raise ValueError(
             f"objective {unreached[0]} reaches none of the given {given}: its loss does not "
-            "depend on them"
+            "depend on them (detached? computed by another model, or in another forward pass?)"
         )
