@@ -130,3 +130,9 @@ def test_a_hook_on_the_stack_is_not_passed_by(x: Tensor) -> None:
     vector.register_hook(lambda g: 3 * g)
     (gradient,) = torch.autograd.grad(entries(vector)[0], x)
     torch.testing.assert_close(gradient, torch.full_like(x, 3))
+
+
+def test_a_dict_is_told_to_give_its_values() -> None:
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(TypeError, match=r"found a mapping: pass list\(losses\.values\(\)\)$"):
+        as_vector({"one": x[0], "two": x[1]})  # type: ignore[arg-type]

@@ -47,3 +47,9 @@ def test_dense_leaves_ordinary_gradients_alone() -> None:
     ordinary = torch.eye(3)
     assert dense(ordinary) is ordinary
     assert torch.equal(dense(ordinary.to_sparse()), ordinary)
+
+
+def test_a_module_is_told_to_give_its_parameters() -> None:
+    for module in (nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2))):
+        with pytest.raises(TypeError, match=r"found a module: pass its \.parameters\(\)$"):
+            checked(module)  # type: ignore[arg-type]

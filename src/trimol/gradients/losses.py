@@ -1,6 +1,6 @@
 """Loss vectors: what a user may hand over, checked, and where each objective's graph starts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -34,6 +34,11 @@ def as_vector(losses: Losses, name: str = "losses", *, graph: bool = True) -> Te
 
 
 def _stacked(losses: Sequence[Tensor], name: str) -> Tensor:
+    if isinstance(losses, Mapping):
+        raise TypeError(
+            f"{name} must be a 1-D tensor or a sequence of scalar tensors, found a mapping: pass "
+            "list(losses.values())"
+        )
     entries = list(losses)
     for m, entry in enumerate(entries):
         if not isinstance(entry, Tensor):

@@ -3,13 +3,17 @@
 from collections.abc import Iterable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def checked(params: Iterable[Tensor]) -> list[Tensor]:
     """``params`` as a list of distinct tensors, with one clear error where it is not."""
     if isinstance(params, Tensor):
         raise TypeError("params must be an iterable of tensors, found a single tensor")
+    if isinstance(params, nn.Module):
+        raise TypeError(
+            "params must be an iterable of tensors, found a module: pass its .parameters()"
+        )
     found: dict[int, Tensor] = {}
     for i, p in enumerate(params):
         if not isinstance(p, Tensor):
