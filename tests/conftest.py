@@ -1,5 +1,10 @@
 """Every test starts from the same seed. Its tensors are tiny: more threads would only wait."""
 
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
 import pytest
 import torch
 
@@ -9,3 +14,19 @@ torch.set_num_threads(1)
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def load_script() -> Callable[[str], ModuleType]:
+    """From a path in the repository to the module: examples and benchmarks are no package."""
+
+    def load(path: str) -> ModuleType:
+        file = Path(__file__).parents[1] / path
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load

@@ -1,19 +1,11 @@
 """The claim of docs/cost.md about ``simultaneous=True``, on fewer trials."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
-
-FILE = Path(__file__).parents[2] / "benchmarks" / "simultaneous.py"
 
 
 @pytest.fixture(scope="module")
-def study():
-    spec = importlib.util.spec_from_file_location("simultaneous", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def study(load_script):
+    return load_script("benchmarks/simultaneous.py")
 
 
 def test_errors_do_not_differ_beyond_noise(study):

@@ -1,13 +1,9 @@
 """Every method reaches the Pareto set of problems where it is known."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 import trimol
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "stationarity.py"
 # The steps of these grow, or keep their length, as the gradients vanish: they settle only as
 # fast as α does.
 LONGER = {"nashmtl", "fairgrad"}
@@ -17,11 +13,8 @@ NO_PROMISE = {("imtlg", "quadratic")}
 
 
 @pytest.fixture(scope="module")
-def study():
-    spec = importlib.util.spec_from_file_location("stationarity", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def study(load_script):
+    return load_script("benchmarks/stationarity.py")
 
 
 @pytest.mark.parametrize("problem", ["quadratic", "fonseca"])

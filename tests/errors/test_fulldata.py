@@ -20,15 +20,6 @@ from trimol.gradients import jacobian
 exact = settings(derandomize=True, deadline=None, max_examples=40)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """For tensors of a few numbers a second thread costs ten times what it saves."""
-    found = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(found)
-
-
 class Problem:
     """A small network with three losses, in float64."""
 

@@ -1,23 +1,16 @@
 """The file to copy keeps every promise itself."""
 
 import doctest
-import importlib.util
-from pathlib import Path
 
 import pytest
 import torch
 
 from trimol.testing import CHECKS
 
-FILE = Path(__file__).parents[2] / "examples" / "own_method.py"
-
 
 @pytest.fixture(scope="module")
-def example():
-    spec = importlib.util.spec_from_file_location("own_method", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def example(load_script):
+    return load_script("examples/own_method.py")
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

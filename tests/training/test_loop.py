@@ -1,6 +1,5 @@
 """The loop: learns with every method, the same samples for all, deterministic, resumable."""
 
-from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -12,15 +11,6 @@ from trimol import methods
 from trimol.methods import Method
 from trimol.tasks import Batch, Data, Settings, Task, get
 from trimol.training import Run, assess, start, train
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """For tensors of a few numbers a second thread costs ten times what it saves."""
-    found = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(found)
 
 
 class Points(Task):

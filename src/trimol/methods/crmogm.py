@@ -5,9 +5,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from trimol.gradients import Evidence
 from trimol.methods import checks
-from trimol.methods.base import Method, Needs
+from trimol.methods.gramian import GramianMethod
 from trimol.methods.mgda import mgda_weights
 
 
@@ -17,7 +16,7 @@ def crmogm_step(weights: Tensor, found: Tensor, alpha: float) -> Tensor:
     return moved / moved.sum(-1, keepdim=True)
 
 
-class CRMOGM(Method):
+class CRMOGM(GramianMethod):
     r"""Correlation-reduced MGDA: an exponential moving average of the weights of the batches.
 
     .. math::
@@ -54,7 +53,6 @@ class CRMOGM(Method):
         Multi-Objective Gradient Manipulation and Beyond*, NeurIPS 2022, Algorithm 1 (with MGDA).
     """
 
-    needs: ClassVar[Needs] = "gramian"
     summary: ClassVar[str] = "MGDA with momentum on the weights, which reduces its bias."
     reference: ClassVar[str] = "zhou2022convergence"
 
@@ -69,12 +67,10 @@ class CRMOGM(Method):
         every: int = 1,
         chunk: int | None = None,
     ) -> None:
-        super().__init__(
-            params, objectives, weights=checks.simplex(weights, objectives), every=every
-        )
+        start = checks.simplex(weights, objectives)
+        super().__init__(params, objectives, weights=start, every=every, chunk=chunk)
         self.alpha = alpha
         self.rho = checks.nonnegative("rho", rho)
-        self.chunk = None if chunk is None else checks.count("chunk", chunk)
 
     @property
     def alpha(self) -> float:
@@ -90,9 +86,9 @@ class CRMOGM(Method):
         """As for every method; with α = 1 the weights never move."""
         return super().due and self.alpha < 1
 
-    def weigh(self, evidence: Evidence) -> Tensor:
+    def solve(self, gramian: Tensor) -> Tensor:
         """The average of the old weights and those of this batch."""
-        found = mgda_weights(evidence.gramian(chunk=self.chunk), self.rho).to(self.weights)
+        found = mgda_weights(gramian, self.rho).to(self.weights)
         return crmogm_step(self.weights, found, self.alpha)
 
     def extra_repr(self) -> str:
