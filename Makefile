@@ -5,7 +5,8 @@ BIN := .venv/bin
 .PHONY: demo test lint types format bench docs clean
 
 demo: .venv/installed
-	$(BIN)/python -m trimol.demo
+	$(BIN)/trimol compare digits --out runs/demo
+	$(BIN)/trimol report runs/demo
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n auto

@@ -664,3 +664,33 @@ def test_asymmetry_is_judged_on_each_row_s_own_scale():
 def test_min_norm_names_a_wrong_rho(rho, error, message):
     with pytest.raises(error, match=message):
         simplex.min_norm(torch.eye(3), rho)
+
+
+@given(st.lists(gramians(2, 2), min_size=1, max_size=4), st.sampled_from(RHOS))
+def test_pairs_on_the_host_are_those_in_torch_to_the_bit(batch, rho):
+    stacked = torch.stack(batch)
+    expected = simplex._min_norm_pairs(stacked, rho)
+    found = torch.from_numpy(simplex._min_norm_pairs_on_host(stacked.numpy(), rho))
+    assert torch.equal(found, expected)
+
+
+@given(
+    st.integers(1, 7).flatmap(
+        lambda size: st.lists(
+            st.lists(st.floats(-1e20, 1e20), min_size=size, max_size=size), min_size=1, max_size=4
+        )
+    ),
+    st.sampled_from([1.0, 1e-19, 1e-21]),
+)
+def test_projection_on_the_host_is_that_in_torch_to_the_bit(rows, scale):
+    v = torch.tensor(rows, dtype=torch.float64) * scale
+    assert torch.equal(simplex._project_on_host(v), simplex._project(v))
+    weights = simplex._project(v)
+    assert torch.equal(simplex._project_on_host(weights), weights)
+
+
+def test_projection_on_the_host_keeps_nan_to_its_row():
+    v = torch.tensor([[0.3, float("nan")], [2.0, 0.0]], dtype=torch.float64)
+    found = simplex._project_on_host(v)
+    assert found[0].isnan().all()
+    assert found[1].tolist() == [1.0, 0.0]

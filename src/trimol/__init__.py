@@ -1,9 +1,9 @@
 """Multi-objective learning in PyTorch: one model, several losses, and the three errors."""
 
-from trimol import gradients, methods, simplex
+from trimol import gradients, methods, simplex, theory
 from trimol._version import __version__
 from trimol.data import draws, pairs
-from trimol.errors import Errors, measure
+from trimol.errors import Errors, Estimate, conflict_over_runs, estimate, measure
 from trimol.methods import (
     CRMOGM,
     DWA,
@@ -29,6 +29,9 @@ from trimol.methods import (
     UPGrad,
     citation,
 )
+from trimol.tasks import Data, Settings, Task
+from trimol.training.monitor import Monitor
+from trimol.training.stability import Stability, stability
 
 __all__ = [
     "CRMOGM",
@@ -43,23 +46,33 @@ __all__ = [
     "UW",
     "AlignedMTL",
     "CAGrad",
+    "Data",
     "Errors",
+    "Estimate",
     "FairGrad",
     "GradNorm",
     "MoCo",
     "MoDo",
+    "Monitor",
     "NashMTL",
     "PCGrad",
     "Preference",
     "SDMGrad",
+    "Settings",
+    "Stability",
     "Static",
+    "Task",
     "UPGrad",
     "__version__",
     "citation",
+    "conflict_over_runs",
     "draws",
+    "estimate",
     "gradients",
     "measure",
     "methods",
     "pairs",
     "simplex",
+    "stability",
+    "theory",
 ]

@@ -132,6 +132,32 @@ def _project(v: Tensor) -> Tensor:
     return weights.to(_result_dtype(v)).to(v.device)
 
 
+def _project_on_host(v: Tensor) -> Tensor:
+    """Do as :func:`_project`, operation by operation, in NumPy: float64 of shape ``(B, M)``.
+
+    Few small vectors are all overhead, of which an operator of NumPy has a fraction.
+    """
+    if v.device.type != "cpu":
+        return _project(v)
+    x: _Array = v.detach().numpy()
+    top = x.max(1, keepdims=True)
+    shift = top * (np.abs(top) > 1)
+    x = np.maximum(x - shift, top - shift - 1)
+
+    rank = np.arange(1, x.shape[1] + 1)
+    descending = -np.sort(-x, axis=1)
+    excess = (descending - (rank == 1)).cumsum(1)
+    size = np.maximum((rank * descending > excess).sum(1, keepdims=True), 1)
+    excess = np.take_along_axis(excess, size - 1, 1)
+    rounding = 4.5 * _EPS
+    theta = excess / size * (np.abs(excess) > rounding)
+    weights = np.maximum(x - theta, 0)
+
+    drift = weights.sum(1, keepdims=True) - 1
+    spread = (np.abs(drift) > rounding) & (weights > 0)
+    return torch.from_numpy(np.maximum(weights - drift / size * spread, 0))
+
+
 # --- the min-norm point ---------------------------------------------------------------------------
 
 
@@ -406,6 +432,20 @@ def _min_norm_pairs(gramian: Tensor, rho: float) -> Tensor:
     tied = (ahead <= 0).all(-1, keepdim=True)
     ahead = torch.where(tied, torch.ones_like(ahead), ahead.clamp(min=0))
     return ahead / ahead.sum(-1, keepdim=True)
+
+
+def _min_norm_pairs_on_host(gramian: _Array, rho: float) -> _Array:
+    """Do as :func:`_min_norm_pairs`, operation by operation, for ``(B, 2, 2)`` in NumPy.
+
+    Few small Gramians are all overhead, of which an operator of NumPy has a fraction.
+    """
+    cross = gramian[:, 0, 1] / 16 + gramian[:, 1, 0] / 16
+    ahead = np.empty(gramian.shape[:-1])
+    ahead[:, 0] = (gramian[:, 1, 1] / 8 - cross) + rho / 8
+    ahead[:, 1] = (gramian[:, 0, 0] / 8 - cross) + rho / 8
+    ahead[(ahead <= 0).all(1)] = 1
+    np.maximum(ahead, 0, out=ahead)
+    return np.asarray(ahead / ahead.sum(1, keepdims=True))
 
 
 def _equilibrate_batch(gramian: Tensor, rho: float) -> tuple[Tensor, Tensor, Tensor]:

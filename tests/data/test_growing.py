@@ -120,3 +120,11 @@ def test_the_state_of_another_setting_is_refused(other: GrowingBatches, message:
     with pytest.raises(ValueError, match=message):
         sampler.load_state_dict(other.state_dict(step=5))
     assert sampler.step == 0
+
+
+@pytest.mark.parametrize("samples", [0, 7, 8, 16, 17, 100, 5000])
+@pytest.mark.parametrize("growth", [0.0, 0.3, 2.0])
+def test_steps_within_a_budget(samples: int, growth: float) -> None:
+    sampler = GrowingBatches(1000, 8, growth=growth, cap=50)
+    steps = sampler.steps_within(samples)
+    assert sampler.samples(steps) <= samples < sampler.samples(steps + 1)

@@ -164,6 +164,13 @@ def test_finite_loss_with_infinite_gradient() -> None:
         full_data(lambda z: torch.stack([x.sqrt().sum()]), [x], [torch.ones(1)])
 
 
+def test_a_sum_that_overflows_is_no_infinity() -> None:
+    # Two gradients of 3e38 are finite, their float32 sum is not.
+    x = torch.zeros(2, requires_grad=True)
+    found = full_data(lambda z: torch.stack([(x * 3e38).sum()]), [x], [torch.ones(1)])
+    assert found.jacobian.tolist() == [[float(torch.tensor(3e38))] * 2]
+
+
 # Two processes with batches of different sizes: 5 + 3 + 4 on one, 7 + 2 + 2 on the other.
 SHARDS = [[5, 3, 4], [7, 2, 2]]
 
@@ -174,7 +181,7 @@ def shards(problem: Problem) -> list[list[tuple[Tensor, Tensor]]]:
 
 
 def process(rank: int, folder: str) -> None:
-    """One of two processes: the means of all data, then loaders that do not match."""
+    """One of two processes: the means of all data, loaders that do not match, one with a NaN."""
     address = f"file://{folder}/store"
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
     torch.set_num_threads(1)
@@ -186,7 +193,13 @@ def process(rank: int, folder: str) -> None:
         said = ""
     except ValueError as error:
         said = str(error)
-    torch.save((found.losses, found.jacobian, said), f"{folder}/{rank}.pt")
+    broken = [*own[:1], (own[1][0] * (float("nan") if rank else 1.0), own[1][1]), own[2]]
+    try:
+        full_data(problem.losses, problem.params, broken)
+        blamed = ""
+    except ValueError as error:
+        blamed = str(error)
+    torch.save((found.losses, found.jacobian, said, blamed), f"{folder}/{rank}.pt")
     dist.destroy_process_group()
 
 
@@ -195,8 +208,12 @@ def test_processes_share_one_data_set(tmp_path: pathlib.Path) -> None:
     problem = Problem()
     whole = full_data(problem.losses, problem.params, [(problem.x, problem.y)])
     results = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
-    for losses, gradients, said in results:
+    for losses, gradients, said, _ in results:
         torch.testing.assert_close(losses, whole.losses, rtol=0, atol=1e-13)
         torch.testing.assert_close(gradients, whole.jacobian, rtol=0, atol=1e-13)
         assert said.startswith("loader must have as many batches on every process")
     assert torch.equal(results[0][1], results[1][1])
+    # Both stop: the one with the NaN says where, the other does not wait for it.
+    assert results[0][3] == "found NaN or infinity in loader on another process"
+    assert results[1][3].startswith("objective 0 must have a finite loss and gradient")
+    assert "in batch 1 of loader" in results[1][3]

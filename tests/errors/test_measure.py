@@ -57,6 +57,45 @@ def test_the_strongly_convex_toy_in_closed_form() -> None:
     torch.testing.assert_close(found.gramian, G @ G.T)
 
 
+@exact
+@given(st.integers(0, 10_000), st.floats(0, 3), st.floats(0, 3))
+def test_the_gap_is_within_its_bound(seed: int, spread: float, shift: float) -> None:
+    """|R_gen| ≤ ‖∇F_test − ∇F_S‖_F, the paper's first proposition."""
+    random_ = torch.Generator().manual_seed(seed)
+    train, test = spread * torch.randn(2, 12, 2, generator=random_, dtype=torch.float64)
+    x = torch.randn(2, generator=random_, dtype=torch.float64, requires_grad=True)
+    found = measure(quadratic(x), [x], train=[train], test=[test + shift])
+    apart = gradients(x, train) - gradients(x, test + shift)
+    assert found.bound == pytest.approx(apart.norm().item(), abs=1e-12)
+    assert found.gen is not None
+    assert abs(found.gen) <= found.bound + 1e-12
+
+
+def test_the_bound_is_attained() -> None:
+    # One objective, gradients in line: the gap is the whole difference.
+    x = torch.tensor([3.0], requires_grad=True)
+    found = measure(
+        lambda z: [(x - z).square().mean()], [x], train=[torch.ones(1)], test=[torch.zeros(1)]
+    )
+    assert (found.gen, found.bound) == (2.0, 2.0)
+
+
+def test_direction_and_cosines() -> None:
+    x = torch.tensor([0.3, -0.2], dtype=torch.float64, requires_grad=True)
+    z = torch.ones(5, 2, dtype=torch.float64)
+    weights = torch.tensor([0.2, 0.5, 0.3])
+    found = measure(quadratic(x), [x], train=[z], weights=weights, rho=0.1)
+    G = gradients(x, z)
+    expected = (weights.double() - torch.tensor(found.min_norm)) @ G
+    assert found.direction is not None
+    torch.testing.assert_close(found.direction, expected)
+    assert found.conflict == pytest.approx(found.direction.square().sum().item())
+    unit = G / G.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(found.cosines, unit @ unit.T)
+    assert found.conflicting == 0.0
+    assert measure(quadratic(x), [x], train=[z]).direction is None
+
+
 def test_rho_is_for_the_conflict_only() -> None:
     x = torch.tensor([3.0], requires_grad=True)
     losses = quadratic_pair(x)

@@ -38,6 +38,16 @@ def test_split_is_named_by_the_seed() -> None:
     assert len(Digits(test=500).data().test[0]) == 500
 
 
+def test_validation_images_come_from_the_training_images() -> None:
+    whole, held = Digits().data(), Digits(validation=287).data()
+    assert whole.validation is None
+    assert held.validation is not None
+    assert torch.equal(held.test[0], whole.test[0])
+    both = torch.cat([held.validation[0], held.train[0]])
+    assert torch.equal(both, whole.train[0])
+    assert len(held.train[0]) == 1150
+
+
 def test_split_mixes_the_classes() -> None:
     counts = Digits().data().test[1].bincount(minlength=10)
     assert counts.min() >= 20

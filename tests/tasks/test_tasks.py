@@ -4,7 +4,17 @@ import pytest
 import torch
 
 from trimol import methods, tasks
+from trimol.data.files import MissingData
 from trimol.gradients.losses import as_vector
+from trimol.tasks import Data, Task
+
+
+def data_of(task: Task) -> Data:
+    """The task's data, where they are."""
+    try:
+        return task.data()
+    except MissingData as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.mark.parametrize("name", tasks.names())
@@ -12,7 +22,7 @@ def test_every_task_is_whole(name: str) -> None:
     task = tasks.get(name)()
     assert task.name == name
     assert set(task.settings) <= set(methods.names())
-    data = task.data()
+    data = data_of(task)
     assert len(data.train) == len(data.test)
     assert len({len(tensor) for tensor in data.train}) == 1
     batch = tuple(tensor[:8] for tensor in data.train)
@@ -25,7 +35,7 @@ def test_every_task_is_whole(name: str) -> None:
 @pytest.mark.parametrize("name", tasks.names())
 def test_losses_are_means_over_samples(name: str) -> None:
     task = tasks.get(name)()
-    model, data = task.model().double().eval(), task.data().test
+    model, data = task.model().double().eval(), data_of(task).train
     batch = tuple(t[:6].double() if t.is_floating_point() else t[:6] for t in data)
     whole = as_vector(task.losses(model, batch))
     parts = [as_vector(task.losses(model, tuple(t[i : i + 1] for t in batch))) for i in range(6)]
@@ -33,5 +43,5 @@ def test_losses_are_means_over_samples(name: str) -> None:
 
 
 def test_unknown_task() -> None:
-    with pytest.raises(ValueError, match="name must be one of digits, found 'mnist8'"):
+    with pytest.raises(ValueError, match=r"name must be one of digits, .*, found 'mnist8'"):
         tasks.get("mnist8")

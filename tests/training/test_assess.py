@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trimol import measure
+from trimol import measure, methods
 from trimol.tasks import Batch, Data, Task, get
 from trimol.training import assess, batches, evaluating, start, train
 
@@ -70,6 +70,44 @@ def test_numbers_are_those_of_the_whole_data() -> None:
     assert found.metrics["mean"] == pytest.approx(mean, abs=1e-6)
 
 
+@pytest.mark.parametrize("name", methods.names())
+@pytest.mark.parametrize("steps", [0, 3])
+def test_weights_are_those_of_the_next_step(name: str, steps: int) -> None:
+    run = train(start(Noisy(), name, batch_size=16), steps=steps)
+    mode = [module.training for module in run.model.eval().modules()]
+    found = assess(run)
+    again = assess(run)
+    assert found == again
+    assert found.weights == again.weights
+    assert [module.training for module in run.model.modules()] == mode
+    inside = []
+    train(run, 1, watch=lambda run: inside.append(assess(run)))
+    assert inside[0].weights == found.weights
+
+
+class Masked(Noisy):
+    """With dropout alone: batch normalisation would have seen one batch more inside the step."""
+
+    def model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+
+
+@pytest.mark.parametrize("name", ["static", "modo", "moco"])
+def test_between_steps_and_inside_the_next_the_record_is_the_same(name: str) -> None:
+    run = train(start(Masked(), name, batch_size=16), steps=3)
+    found = assess(run)
+    inside = []
+    train(run, 1, watch=lambda run: inside.append(assess(run)))
+    assert inside[0].record == found.record
+
+
+def test_the_record_of_an_assessment() -> None:
+    record = assess(train(start(Noisy(), "static", batch_size=16), steps=3)).record
+    assert (record["step"], record["samples"]) == (3, 48)
+    assert record["weight/square"] == 0.5
+    assert "metric/mean" in record
+
+
 def test_a_task_without_metrics() -> None:
     class Plain(Noisy):
         def metrics(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
@@ -97,6 +135,6 @@ def test_evaluating_puts_modes_back_after_an_error() -> None:
 def test_batches_are_views() -> None:
     x, y = torch.zeros(10, 2), torch.zeros(10)
     found = batches((x, y), size=4)
-    assert [len(a) for a, _ in found] == [4, 4, 2]
+    assert [len(a) for a, _ in found] == [4, 3, 3]
     found[0][0].fill_(1)
     assert x[0, 0] == 1

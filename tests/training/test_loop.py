@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from trimol import methods
 from trimol.methods import Method
 from trimol.tasks import Batch, Data, Settings, Task, get
-from trimol.training import Run, assess, start, train
+from trimol.training import Diverged, Run, assess, start, train
 
 
 class Points(Task):
@@ -44,6 +44,9 @@ def run_digits(name: str, *, seed: int = 0) -> Run:
 
 def parameters(run: Run) -> Tensor:
     return nn.utils.parameters_to_vector(run.model.parameters()).detach()
+
+
+CONSTANT = [name for name in methods.names() if not methods.get(name).growth]
 
 
 @pytest.mark.parametrize("name", list(get("digits").settings))
@@ -92,7 +95,7 @@ def test_every_method_sees_the_same_samples(
         name: samples_per_step(
             start(Points(), name, hyperparameters=hyperparameters, batch_size=batch_size), steps=7
         )
-        for name in methods.names()
+        for name in CONSTANT
     }
     first, *others = seen.values()
     assert all(other == first for other in others)
@@ -121,13 +124,15 @@ def test_a_batch_is_split_only_when_weights_are_due() -> None:
 def test_steps_add_up(name: str) -> None:
     whole = train(start(Points(), name), steps=9)
     parts = start(Points(), name)
+    assess(parts)
     for steps in (1, 5, 0, 3):
         train(parts, steps)
         torch.rand(3)  # what others draw in between does not matter, with dropout too
         assess(parts)
     assert torch.equal(parameters(whole), parameters(parts))
     assert torch.equal(whole.method.weights, parts.method.weights)
-    assert parts.sampler.step == 9
+    assert parts.step == 9
+    assert parts.samples == whole.samples
 
 
 def test_the_callers_random_state_is_left_alone() -> None:
@@ -136,10 +141,132 @@ def test_the_callers_random_state_is_left_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_watch_is_called_after_every_step() -> None:
-    seen: list[int] = []
-    train(start(Points(), "static"), steps=4, watch=lambda run: seen.append(run.sampler.step))
-    assert seen == [1, 2, 3, 4]
+def test_watch_sees_the_point_before_the_step_and_the_weights_after() -> None:
+    seen: list[tuple[int, Tensor, Tensor]] = []
+    run = start(Points(), "modo", hyperparameters={"gamma": 0.5})
+
+    def watch(run: Run) -> None:
+        seen.append((run.step, parameters(run).clone(), run.method.weights.clone()))
+
+    points, weights = [parameters(run).clone()], []
+    for _ in range(3):
+        train(run, 1, watch=watch)
+        points.append(parameters(run).clone())
+        weights.append(run.method.weights.clone())
+    assert [step for step, _, _ in seen] == [0, 1, 2]
+    for (_, point, weight), before, after in zip(seen, points[:-1], weights, strict=True):
+        assert torch.equal(point, before)
+        assert torch.equal(weight, after)
+    assert not torch.equal(weights[0], weights[1])
+
+
+def test_watching_changes_nothing() -> None:
+    watched = train(start(Points(), "modo"), steps=5, watch=lambda run: void(assess(run)))
+    assert torch.equal(parameters(watched), parameters(train(start(Points(), "modo"), steps=5)))
+
+
+def void(_: object) -> None:
+    """Drop a result."""
+
+
+def test_stop_is_asked_after_every_step() -> None:
+    run = train(start(Points(), "static"), steps=9, stop=lambda run: run.step == 4)
+    assert run.step == 4
+    whole = train(train(run, steps=5), steps=0)
+    assert torch.equal(parameters(whole), parameters(train(start(Points(), "static"), steps=9)))
+
+
+def test_batches_of_a_growing_method_grow() -> None:
+    run = start(Points(), "smg", batch_size=10)
+    task: Any = run.task
+    train(run, steps=4)
+    assert [len(samples) for samples in task.seen] == [10, 11, 12, 13]
+    assert run.samples == 46
+    assert [name for name in methods.names() if methods.get(name).growth] == ["smg"]
+
+
+class Breaking(Points):
+    """A task whose second loss is not finite from the third step on."""
+
+    value = float("nan")
+
+    def losses(self, model: nn.Module, batch: Batch) -> Tensor:
+        found = super().losses(model, batch)
+        scale = torch.tensor([1.0, self.value if len(self.seen) > 2 else 1.0])
+        return found * scale
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["static", "mgda"])
+def test_a_loss_that_is_not_finite_is_named(name: str, value: float) -> None:
+    task = Breaking()
+    task.value = value
+    run = start(task, name)
+    with pytest.raises(Diverged, match=f"the loss 'right' is {value:g} at step 2: try a smaller"):
+        train(run, steps=5)
+    assert run.step == 2
+    assert parameters(run).isfinite().all()
+
+
+class Heads(Task):
+    """A trunk and a head for each of two tasks; Adam."""
+
+    name = "heads"
+    objectives = ("one", "two")
+
+    def model(self) -> nn.Module:
+        return nn.ModuleDict(
+            {"trunk": nn.Linear(2, 3), "one": nn.Linear(3, 1), "two": nn.Linear(3, 1)}
+        )
+
+    def shared(self, model: nn.Module) -> Any:
+        assert isinstance(model, nn.ModuleDict)
+        return model["trunk"].parameters()
+
+    def optimizer(self, params: Any, lr: float) -> torch.optim.Optimizer:
+        return torch.optim.Adam(params, lr=lr, betas=(0.8, 0.9))
+
+    def losses(self, model: nn.Module, batch: Batch) -> list[Tensor]:
+        assert isinstance(model, nn.ModuleDict)
+        x, y = batch
+        inside = model["trunk"](x).tanh()
+        return [(model[name](inside)[:, 0] - y).square().mean() for name in self.objectives]
+
+    def data(self) -> Data:
+        x = torch.linspace(-1, 1, 400).view(200, 2)
+        return Data(train=(x[:150], x[:150, 0]), test=(x[150:], x[150:, 0]))
+
+
+def test_the_method_weighs_what_the_task_shares() -> None:
+    run = start(Heads(), "modo", lr=1e-3)
+    assert isinstance(run.model, nn.ModuleDict)
+    assert {id(p) for p in run.method.params} == {id(p) for p in run.model["trunk"].parameters()}
+    assert isinstance(run.optimizer, torch.optim.Adam)
+    assert run.optimizer.defaults["betas"] == (0.8, 0.9)
+    assert sum(len(group["params"]) for group in run.optimizer.param_groups) == 6
+
+    gradients: dict[str, Tensor] = {}
+
+    def watch(run: Run) -> None:
+        (indices,) = run.sampler.indices(run.step)
+        batch = tuple(tensor[indices] for tensor in run.data.train)
+        loss = run.task.losses(run.model, batch)
+        (gradients["want"],) = torch.autograd.grad(loss[0], [run.model["one"].weight])
+        gradients["found"] = run.model["one"].weight.grad.clone()
+
+    train(run, 1, watch=watch)
+    torch.testing.assert_close(gradients["found"], gradients["want"])  # not weighed by λ
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_mixed_precision(precision: str) -> None:
+    run, plain = start(Heads(), "modo", precision=precision), start(Heads(), "modo")
+    for _ in range(3):  # side by side
+        train(run, 1)
+        train(plain, 1)
+    assert all(p.dtype == torch.float32 for p in run.model.parameters())
+    assert not torch.equal(parameters(run), parameters(plain))
+    torch.testing.assert_close(parameters(run), parameters(plain), rtol=0.2, atol=0.05)
 
 
 def test_knows_no_method_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,6 +294,7 @@ def test_knows_no_method_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"batch_size": 151}, "batch_size=151 needs 151 distinct samples"),
         ({"seed": -1}, "seed must be at least 0, got -1"),
         ({"lr": -1.0}, "Invalid learning rate: -1.0"),
+        ({"precision": "fp8"}, "precision must be one of no, bf16, fp16, found 'fp8'"),
     ],
 )
 def test_bad_settings(change: dict[str, Any], message: str) -> None:

@@ -77,6 +77,18 @@ class GrowingBatches(IndependentDraws):
         """Samples that so many first steps take together."""
         return sum(self.budget(step) for step in range(whole_number("steps", steps, least=0)))
 
+    def steps_within(self, samples: int) -> int:
+        """The most first steps that take no more samples than this together.
+
+        >>> GrowingBatches(1000, batch_size=8, growth=1.0).steps_within(8 + 9 + 10 + 10)
+        3
+        """
+        left, count = whole_number("samples", samples, least=0), 0
+        while left >= self.budget(count):
+            left -= self.budget(count)
+            count += 1
+        return count
+
     def _shape(self) -> dict[str, Any]:
         """The settings that the indices of a step depend on, beside the seed."""
         return {**super()._shape(), "growth": self.growth, "cap": self.cap}

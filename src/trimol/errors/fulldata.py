@@ -1,8 +1,8 @@
 """Losses and gradients over a whole data set: exact means over batches of any sizes.
 
 The mean over N samples is the mean over batches *weighted by their sizes*: a ragged last batch
-counts for as many samples as it holds. Sums are kept in float64. Memory: one M × d sum, and the
-gradients and graph of one batch.
+counts for as many samples as it holds. Sums are kept in float64, and joined over processes once,
+at the end. Memory: one M × d sum, and the gradients and graph of one batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 
 from trimol.data.draws import batch_size
-from trimol.gradients import jacobian, reduce
+from trimol.gradients import reduce
+from trimol.gradients.autocast import no_autocast
+from trimol.gradients.rows import row_blocks
 
 _END = object()
 
@@ -26,7 +28,7 @@ class FullData:
     Attributes:
         losses: F_S, one entry per objective.
         jacobian: ∇F_S, M × d: one row per objective.
-        samples: How many samples they are the mean of (per process).
+        samples: How many samples they are the mean of, over all processes.
     """
 
     losses: Tensor
@@ -61,81 +63,135 @@ def full_data(
         tensor([[-3.0000],
                 [ 1.5000]], dtype=torch.float64)
     """
-    sums: _Sums | None = None
-    for number, (batch, share, mean) in enumerate(_weighed(loader, params, name, size)):
+    sums: Sums | None = None
+    walk = Walk(loader, params, name=name, size=size)
+    for batch, samples in walk:
         vector = losses(batch)
-        sums = sums or _Sums(len(vector), params)
-        sums.add(vector if share == 1 else vector * share, mean, f"batch {number} of {name}")
+        sums = sums or Sums(len(vector), params)
+        rows = own_rows(vector, params)
+        walk.check(vector, rows)
+        sums.add(vector, rows, samples)
     if sums is None:
         raise ValueError(f"{name} must hold at least one batch, found none (used up before?)")
     return sums.means()
 
 
-class _Sums:
-    """Σ n F and Σ n ∇F over the batches so far, n the number of samples of each."""
+def own_rows(vector: Tensor, params: Sequence[Tensor]) -> Tensor:
+    """The M × d gradients of one batch, on this process alone."""
+    with no_autocast():
+        ((_, rows),) = row_blocks(vector, params, len(vector), joined=False)
+    return rows
+
+
+class Sums:
+    """Σ n F and Σ n ∇F over the batches so far, n the number of samples of each.
+
+    Args:
+        objectives: M.
+        params: The parameters, which say how wide a gradient is and where sums are kept.
+    """
 
     def __init__(self, objectives: int, params: Sequence[Tensor]) -> None:
         # Not every accelerator has float64.
         device = torch.device("cpu") if params[0].device.type == "mps" else params[0].device
         width = sum(p.numel() for p in params)
-        self.params = params
         self.samples = 0.0
         self.losses = torch.zeros(objectives, dtype=torch.float64, device=device)
         self.jacobian = torch.zeros(objectives, width, dtype=torch.float64, device=device)
 
-    def add(self, vector: Tensor, samples: float, place: str) -> None:
+    def add(self, vector: Tensor, rows: Tensor, samples: float) -> None:
         """Add one batch."""
-        rows = jacobian(vector, self.params).to(self.jacobian.device)
-        values = reduce.mean_small(vector.detach().double().to(self.losses.device))
-        _check_finite(values, rows, place)
         self.samples += samples
-        self.losses.add_(values, alpha=samples)
+        self.losses.add_(vector.detach().to(self.losses), alpha=samples)
         for total, row in zip(self.jacobian, rows, strict=True):  # one row in float64 at a time
-            total.add_(row, alpha=samples)
+            total.add_(row.to(total.device), alpha=samples)
 
     def means(self) -> FullData:
-        """The sums over the number of samples."""
-        return FullData(
-            self.losses.div_(self.samples), self.jacobian.div_(self.samples), self.samples
-        )
+        """The sums of all processes over their number of samples; the sums are used up."""
+        samples = reduce.mean_small(self.losses.new_tensor([self.samples])).item()
+        for row in self.jacobian:  # one more row at a time, not one more Jacobian
+            (joined,) = reduce.mean_large([row])
+            torch.div(joined, samples, out=row)
+        losses = reduce.mean_small(self.losses) / samples
+        return FullData(losses, self.jacobian, samples * reduce.processes())
 
 
-def _check_finite(losses: Tensor, rows: Tensor, place: str) -> None:
-    good = losses.isfinite() & rows.isfinite().all(1)
-    if not good.all():
-        bad = int(good.logical_not().nonzero()[0])
-        raise ValueError(
-            f"objective {bad} must have a finite loss and gradient, found NaN or infinity in "
-            f"{place} (loss {losses[bad]:g})"
-        )
+class Walk:
+    """Go over a loader batch by batch, with the number of samples of each, in step with others.
 
+    Each process says at every batch whether it has one, and whether its last one was good: none
+    waits for another that has stopped.
 
-def _weighed(
-    loader: Iterable[Any],
-    params: Sequence[Tensor],
-    name: str,
-    size: Callable[[Any], float] | None,
-) -> Iterator[tuple[Any, float, float]]:
-    """Each batch, its size relative to the mean over the processes, and that mean.
-
-    Gradients are averaged over processes, so what is sampled more on one must weigh more there.
-    Each process says at every batch whether it has one: none waits for another that has not.
+    Args:
+        loader: The batches.
+        params: The parameters, whose device the processes talk on.
+        name: How to call the loader in an error.
+        size: How many samples a batch holds; read off the batch by default.
     """
-    batches = iter(loader)
-    device = params[0].device if reduce.is_distributed() else torch.device("cpu")
-    for number in count():
-        batch = next(batches, _END)
-        found = 0.0 if batch is _END else _size(batch, size, f"batch {number} of {name}")
-        state = torch.tensor([found, float(batch is not _END)], dtype=torch.float64, device=device)
-        mean, going = reduce.mean_small(state).tolist()
-        if going == 0:
+
+    def __init__(
+        self,
+        loader: Iterable[Any],
+        params: Sequence[Tensor],
+        *,
+        name: str,
+        size: Callable[[Any], float] | None,
+    ) -> None:
+        self.loader, self.name, self.size = loader, name, size
+        self.device = params[0].device if reduce.is_distributed() else torch.device("cpu")
+        self.number = 0
+        self.failure = ""
+
+    def __iter__(self) -> Iterator[tuple[Any, float]]:
+        batches = iter(self.loader)
+        for self.number in count():
+            batch = next(batches, _END)
+            found = 0.0 if batch is _END else _size(batch, self.size, self.place)
+            if not self._all_go_on(batch is not _END):
+                return
+            yield batch, found
+
+    @property
+    def place(self) -> str:
+        """Where we are, for an error."""
+        return f"batch {self.number} of {self.name}"
+
+    def check(self, losses: Tensor, rows: Tensor, *, everywhere: bool = False) -> None:
+        """Stop at a loss or gradient with NaN or infinity: at once, or in step with the others.
+
+        Args:
+            losses: The loss vector of the current batch.
+            rows: Its gradients.
+            everywhere: Whether every process checks the same numbers, and so stops by itself.
+        """
+        # A sum is finite only if its terms are; it is ten times as fast as looking at each.
+        if rows.sum().isfinite() and losses.sum().isfinite():
             return
-        if going < 1:
+        good = losses.detach().isfinite() & rows.isfinite().all(1)
+        if good.all():
+            return
+        bad = int(good.logical_not().nonzero()[0])
+        self.failure = (
+            f"objective {bad} must have a finite loss and gradient, found NaN or infinity in "
+            f"{self.place} (loss {losses[bad]:g})"
+        )
+        if everywhere or not reduce.is_distributed():
+            raise ValueError(self.failure)
+
+    def _all_go_on(self, has_batch: bool) -> bool:
+        """Whether every process has a batch (True) or none has (False)."""
+        own = [float(has_batch), float(bool(self.failure))]
+        state = torch.tensor(own, dtype=torch.float32, device=self.device)
+        going, failed = reduce.mean_small(state).tolist()
+        if failed:
+            elsewhere = f"found NaN or infinity in {self.name} on another process"
+            raise ValueError(self.failure or elsewhere)
+        if 0 < going < 1:
             raise ValueError(
-                f"{name} must have as many batches on every process, found one that ran out "
-                f"after {number}"
+                f"{self.name} must have as many batches on every process, found one that ran out "
+                f"after {self.number}"
             )
-        yield batch, found / mean, mean
+        return bool(going == 1)
 
 
 def _size(batch: Any, size: Callable[[Any], float] | None, place: str) -> float:

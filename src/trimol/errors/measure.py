@@ -1,21 +1,24 @@
 """`measure`: the three errors of a model, over whole data sets, in one call."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from trimol import simplex
-from trimol.errors.conflict import direction_distance, weight_distance
+from trimol.errors.conflict import conflict_direction, conflicting, cosines, weight_distance
 from trimol.errors.fulldata import FullData, full_data
+from trimol.errors.inputs import (
+    LossVector,
+    check_loader,
+    check_rho,
+    checked_weights,
+    undisturbed,
+)
 from trimol.errors.pareto import stationarity
-from trimol.gradients import Evidence, Losses
-from trimol.gradients.losses import as_vector
+from trimol.gradients import Losses
 from trimol.gradients.params import checked
 from trimol.gradients.rows import gram
 
@@ -38,6 +41,10 @@ class Errors:
         min_norm: λ*_ρ(x), the conflict-avoiding weights of the training data.
         gramian: ∇F_Sᵀ∇F_S of the training data, M × M.
         test_gramian: The same of the test data; None without.
+        bound: ‖∇F_test(x) − ∇F_S(x)‖_F, which ``|gen|`` never exceeds (the paper's first
+            proposition, for these data); None without test data.
+        direction: ∇F_S(x)(λ − λ*_ρ(x)), a vector of d entries, for the weights λ given; None
+            without. `trimol.errors.conflict_over_runs` takes those of several runs.
     """
 
     opt: float
@@ -50,6 +57,8 @@ class Errors:
     min_norm: tuple[float, ...] = field(compare=False)
     gramian: Tensor = field(compare=False, repr=False)
     test_gramian: Tensor | None = field(compare=False, repr=False)
+    bound: float | None = field(default=None, compare=False)
+    direction: Tensor | None = field(default=None, compare=False, repr=False)
 
     @property
     def norms(self) -> tuple[float, ...]:
@@ -61,6 +70,19 @@ class Errors:
         """The test gradients' norms; None without test data."""
         gramian = self.test_gramian
         return None if gramian is None else tuple(gramian.diagonal().sqrt().tolist())
+
+    @property
+    def cosines(self) -> Tensor:
+        """The cosines between the training gradients, M × M; NaN for those of a zero gradient."""
+        return cosines(self.gramian)
+
+    @property
+    def conflicting(self) -> float:
+        """The fraction of pairs of objectives whose training gradients have a negative cosine.
+
+        A zero gradient is in no conflict, and a single objective has no pairs: both count as 0.
+        """
+        return conflicting(self.gramian)
 
     def __str__(self) -> str:
         shown = {
@@ -139,16 +161,16 @@ def measure(
         L. Chen, H. Fernando, Y. Ying, T. Chen, *Three-Way Trade-Off in Multi-Objective Learning:
         Optimization, Generalization and Conflict-Avoidance*, NeurIPS 2023, section 2.
     """
-    held, given = checked(params), _weights(weights)
-    _check_rho(rho)
-    vector = _LossVector(losses, held, None if given is None else len(given))
-    _check_loader("train", train)
+    held, given = checked(params), checked_weights(weights)
+    check_rho(rho)
+    vector = LossVector(losses, held, None if given is None else len(given))
+    check_loader("train", train)
     if test is not None:
-        _check_loader("test", test)
-    with _undisturbed(held):
+        check_loader("test", test)
+    with undisturbed(held):
         on_train = full_data(vector, held, train, name="train", size=size)
         on_test = None if test is None else full_data(vector, held, test, name="test", size=size)
-    return _errors(on_train, on_test, given, rho)
+    return from_means(on_train, on_test, given, rho)
 
 
 def short(value: float) -> str:
@@ -165,94 +187,41 @@ def short(value: float) -> str:
     return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
 
 
-def _errors(train: FullData, test: FullData | None, weights: Tensor | None, rho: float) -> Errors:
+def from_means(
+    train: FullData, test: FullData | None, weights: Tensor | None, rho: float
+) -> Errors:
+    """The errors, from mean losses and gradients that are at hand.
+
+    Args:
+        train: Means over the training data.
+        test: Means over the test data, if there is any.
+        weights: λ on the simplex, in float64, if the conflict is of interest.
+        rho: ρ of λ*_ρ.
+    """
     gramian = gram(train.jacobian).cpu()
     avoiding = simplex.min_norm(gramian, rho)
     opt = stationarity(train.jacobian)
     pop = None if test is None else stationarity(test.jacobian)
-    conflict = conflict_weight = None
+    direction = conflict_weight = None
     if weights is not None:
-        conflict = direction_distance(train.jacobian, weights, avoiding)
+        direction = conflict_direction(train.jacobian, weights, avoiding)
         conflict_weight = weight_distance(weights, avoiding) if rho > 0 else None
     return Errors(
         opt=opt,
         pop=pop,
         gen=None if pop is None else pop - opt,
-        conflict=conflict,
+        conflict=None if direction is None else float(direction.square().sum()),
         conflict_weight=conflict_weight,
         losses=tuple(train.losses.tolist()),
         test_losses=None if test is None else tuple(test.losses.tolist()),
         min_norm=tuple(avoiding.tolist()),
         gramian=gramian,
         test_gramian=None if test is None else gram(test.jacobian).cpu(),
+        bound=None if test is None else _distance(train.jacobian, test.jacobian),
+        direction=direction,
     )
 
 
-class _LossVector:
-    """The user's losses, checked: as many on every batch, and as many as weights."""
-
-    def __init__(
-        self, losses: Callable[[Any], Losses], params: Sequence[Tensor], weights: int | None
-    ) -> None:
-        if not callable(losses):
-            raise TypeError(
-                "losses must be a function from a batch to its loss vector, found "
-                f"{type(losses).__name__}"
-            )
-        self.losses, self.params, self.weights = losses, params, weights
-        self.objectives: int | None = None
-
-    def __call__(self, batch: Any) -> Tensor:
-        vector = as_vector(self.losses(batch))
-        if self.objectives is None:
-            self._first(vector)
-        if len(vector) != self.objectives:
-            raise ValueError(
-                f"losses must give as many losses on every batch, found {self.objectives} and "
-                f"{len(vector)}"
-            )
-        return vector
-
-    def _first(self, vector: Tensor) -> None:
-        self.objectives = len(vector)
-        if self.weights not in (None, self.objectives):
-            raise ValueError(
-                f"weights must have {self.objectives} entries, one per objective, found "
-                f"{self.weights}"
-            )
-        # A loss that reaches no parameter would have a zero gradient, and make R_opt zero.
-        Evidence([vector], self.params, self.objectives)
-
-
-def _weights(weights: Tensor | Sequence[float] | None) -> Tensor | None:
-    if weights is None:
-        return None
-    found = torch.as_tensor(weights, dtype=torch.float64).detach().cpu()
-    if found.dim() != 1 or not found.isfinite().all():
-        raise ValueError(f"weights must be finite numbers in one dimension, found {weights!r}")
-    if not found.sum() > 0:
-        raise ValueError(f"weights must have a positive sum, found {found.tolist()}")
-    # What is on the simplex to single precision is left as it is, to the last bit.
-    return found if abs(found.sum() - 1) < 1e-6 else found / found.sum()
-
-
-def _check_rho(rho: float) -> None:
-    if not isinstance(rho, Real) or not 0 <= rho < float("inf"):
-        raise ValueError(f"rho must be a finite number of at least 0, found {rho!r}")
-
-
-def _check_loader(name: str, loader: Iterable[Any]) -> None:
-    # A tensor and a data set can be iterated too, but sample by sample.
-    if isinstance(loader, Tensor) or not hasattr(loader, "__iter__"):
-        raise TypeError(
-            f"{name} must be an iterable of batches (a DataLoader, a list of batches), found "
-            f"{type(loader).__name__}"
-        )
-
-
-@contextmanager
-def _undisturbed(params: Sequence[Tensor]) -> Iterator[None]:
-    """With gradients on, and torch's random state (loaders take from it, too) put back after."""
-    cuda = sorted({p.get_device() for p in params if p.is_cuda})
-    with torch.random.fork_rng(cuda), torch.enable_grad():
-        yield
+def _distance(first: Tensor, second: Tensor) -> float:
+    """‖first − second‖_F, one row at a time."""
+    return math.hypot(*(float((a - b).norm()) for a, b in zip(first, second, strict=True)))

@@ -18,6 +18,7 @@ from trimol.methods.nashmtl import NashMTL
 from trimol.methods.pcgrad import PCGrad
 from trimol.methods.preference import Preference
 from trimol.methods.registry import get, names
+from trimol.methods.replicated import Replicated, replicated
 from trimol.methods.rgw import RGW
 from trimol.methods.sdmgrad import SDMGrad
 from trimol.methods.smg import SMG
@@ -48,10 +49,12 @@ __all__ = [
     "NashMTL",
     "PCGrad",
     "Preference",
+    "Replicated",
     "SDMGrad",
     "Static",
     "UPGrad",
     "citation",
     "get",
     "names",
+    "replicated",
 ]

@@ -4,7 +4,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,9 @@ from torch import Tensor, nn
 from trimol.gradients import Evidence, Losses, NonFinite
 from trimol.gradients.params import checked
 from trimol.methods import checks
+
+if TYPE_CHECKING:
+    from trimol.methods.replicated import Replicated, ReplicatedEvidence
 
 Needs = Literal["nothing", "losses", "gramian", "product", "jacobian"]
 
@@ -72,12 +75,14 @@ class Method(nn.Module):
     Attributes:
         weights: λ, one entry per objective, in float64.
         info: What the last step saw, or ``None`` before the first.
+        growth: Samples by which its batch is to grow, per step (`trimol.data.GrowingBatches`).
     """
 
     needs: ClassVar[Needs]
     summary: ClassVar[str]
     reference: ClassVar[str]
     draws: int = 1
+    growth: ClassVar[float] = 0.0
     simultaneous: bool = False
     weights: Tensor
     step: Tensor
@@ -108,6 +113,18 @@ class Method(nn.Module):
     def scalar(self, evidence: Evidence, weights: Tensor) -> Tensor:
         """The scalar whose gradient is the method's direction, given the weights to move with."""
         return evidence.scalar(weights)
+
+    @classmethod
+    def weigh_replicas(cls, replicas: "Replicated", evidence: "ReplicatedEvidence") -> Tensor:
+        """New weights of many runs at once, R × M (:mod:`trimol.methods.replicated`)."""
+        raise NotImplementedError(f"{cls.__name__} does not say how its replicas step together")
+
+    @classmethod
+    def move_replicas(
+        cls, replicas: "Replicated", evidence: "ReplicatedEvidence", weights: Tensor
+    ) -> Any:
+        """The directions of many runs at once, R × d, given the weights to move with."""
+        return evidence.combined(weights)
 
     @property
     def due(self) -> bool:

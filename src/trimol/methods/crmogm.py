@@ -1,16 +1,19 @@
 """CR-MOGM: MGDA whose weights have momentum."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
 from trimol.methods import checks
 from trimol.methods.gramian import GramianMethod
-from trimol.methods.mgda import mgda_weights
+from trimol.methods.mgda import mgda_weights, mgda_weights_of_all
+
+if TYPE_CHECKING:
+    from trimol.methods.replicated import Replicated, ReplicatedEvidence
 
 
-def crmogm_step(weights: Tensor, found: Tensor, alpha: float) -> Tensor:
+def crmogm_step(weights: Tensor, found: Tensor, alpha: float | Tensor) -> Tensor:
     """λ ← αλ + (1 − α)λ̂, on tensors (batchable); stays on the simplex to rounding."""
     moved = alpha * weights + (1 - alpha) * found
     return moved / moved.sum(-1, keepdim=True)
@@ -90,6 +93,13 @@ class CRMOGM(GramianMethod):
         """The average of the old weights and those of this batch."""
         found = mgda_weights(gramian, self.rho).to(self.weights)
         return crmogm_step(self.weights, found, self.alpha)
+
+    @classmethod
+    def weigh_replicas(cls, replicas: "Replicated", evidence: "ReplicatedEvidence") -> Tensor:
+        """The averages of all replicas at once."""
+        gramians = replicas.finite(evidence.gramian())
+        found = mgda_weights_of_all(gramians, replicas.value("rho"))
+        return crmogm_step(replicas.weights, found, replicas.value("alpha"))
 
     def extra_repr(self) -> str:
         """What ``print(method)`` shows in the brackets."""

@@ -2,13 +2,17 @@
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+import torch
 from torch import Tensor
 
 from trimol.gradients import Evidence
 from trimol.methods import checks
 from trimol.methods.base import Method, Needs
+
+if TYPE_CHECKING:
+    from trimol.methods.replicated import Replicated, ReplicatedEvidence
 
 
 class GramianMethod(Method):
@@ -43,3 +47,18 @@ class GramianMethod(Method):
     def weigh(self, evidence: Evidence) -> Tensor:
         """The weights of this batch's Gramian."""
         return self.solve(evidence.gramian(chunk=self.chunk)).to(self.weights)
+
+    @classmethod
+    def weigh_replicas(cls, replicas: "Replicated", evidence: "ReplicatedEvidence") -> Tensor:
+        """The weights of every replica's Gramian, one after another."""
+        gramians = replicas.finite(evidence.gramian())
+        gramians = (gramians + gramians.mT) / 2
+        found = []
+        for member, weights, gramian in zip(
+            replicas.members, replicas.weights, gramians, strict=True
+        ):
+            if isinstance(member, GramianMethod):
+                member.weights = weights
+                member.step.fill_(replicas.step)
+                found.append(member.solve(gramian))
+        return torch.stack(found).to(replicas.weights)

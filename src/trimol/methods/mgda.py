@@ -1,19 +1,34 @@
 """MGDA: the weights whose combined gradient is shortest."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+import torch
 from torch import Tensor
 
 from trimol import simplex
 from trimol.methods import checks
 from trimol.methods.gramian import GramianMethod
 
+if TYPE_CHECKING:
+    from trimol.methods.replicated import Replicated, ReplicatedEvidence
+
 
 def mgda_weights(gramian: Tensor, rho: float = 0.0) -> Tensor:
     """λ*_ρ of a Gramian, in float64 whatever its dtype, summing to one in float64."""
     found = simplex.min_norm(gramian, rho).double()
     return found / found.sum()
+
+
+def mgda_weights_of_all(gramians: Tensor, rho: float | Tensor = 0.0) -> Tensor:
+    """λ*_ρ of R Gramians at once, unchecked; ρ is one number, or R × 1."""
+    if isinstance(rho, Tensor):
+        gramians = gramians + rho[..., None] * torch.eye(gramians.shape[-1]).to(gramians)
+        rho = 0.0
+    if gramians.shape[-1] == 2 and gramians.device.type == "cpu":
+        pairs = gramians.detach().double().numpy()
+        return torch.from_numpy(simplex._min_norm_pairs_on_host(pairs, rho))
+    return simplex._min_norm_batched(gramians, rho)
 
 
 class MGDA(GramianMethod):
@@ -71,6 +86,11 @@ class MGDA(GramianMethod):
     def solve(self, gramian: Tensor) -> Tensor:
         """λ*_ρ of the batch."""
         return mgda_weights(gramian, self.rho)
+
+    @classmethod
+    def weigh_replicas(cls, replicas: "Replicated", evidence: "ReplicatedEvidence") -> Tensor:
+        """λ*_ρ of every replica, all at once."""
+        return mgda_weights_of_all(replicas.finite(evidence.gramian()), replicas.value("rho"))
 
     def extra_repr(self) -> str:
         """What ``print(method)`` shows in the brackets."""

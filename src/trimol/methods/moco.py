@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -12,14 +12,25 @@ from trimol.gradients import Evidence, NonFinite
 from trimol.gradients.rows import gram
 from trimol.methods import checks
 from trimol.methods.base import Method, Needs
-from trimol.methods.mgda import mgda_weights
+from trimol.methods.mgda import mgda_weights, mgda_weights_of_all
+
+if TYPE_CHECKING:
+    from trimol.methods.replicated import Replicated, ReplicatedEvidence
 
 
-def moco_step(weights: Tensor, gramian: Tensor, gamma: float | None, rho: float = 0.0) -> Tensor:
-    """λ from YᵀY: Π_Δ(λ − γ(YᵀY + ρI)λ), or the minimiser of ‖Yλ‖² + ρ‖λ‖² for γ = ``None``."""
+def moco_step(
+    weights: Tensor, gramian: Tensor, gamma: float | Tensor | None, rho: float | Tensor = 0.0
+) -> Tensor:
+    """λ from YᵀY: Π_Δ(λ − γ(YᵀY + ρI)λ), or the minimiser of ‖Yλ‖² + ρ‖λ‖² for γ = ``None``.
+
+    Batchable: with R × M weights γ and ρ may be R × 1.
+    """
+    if gamma is None and gramian.dim() > 2:
+        return mgda_weights_of_all(gramian, rho)
     if gamma is None:
-        return mgda_weights(gramian, rho).to(weights)
-    return simplex._project(weights - gamma * (gramian.to(weights) @ weights + rho * weights))
+        return mgda_weights(gramian, float(rho)).to(weights)
+    product = (gramian.to(weights) @ weights[..., None])[..., 0]
+    return simplex._project(weights - gamma * (product + rho * weights))
 
 
 class MoCo(Method):
@@ -132,6 +143,26 @@ class MoCo(Method):
             return evidence.scalar(weights)
         return evidence.scalar_along(weights, along)
 
+    @classmethod
+    def weigh_replicas(cls, replicas: "Replicated", evidence: "ReplicatedEvidence") -> Tensor:
+        """Track the gradients of all replicas at once; λ of what is tracked."""
+        tracker = _tracked_by_all(replicas, evidence.jacobian())
+        wide = tracker.double()
+        gramians = replicas.finite(wide @ wide.mT)
+        replicas.keep(tracker=tracker, seen=torch.ones(replicas.replicas, dtype=torch.bool))
+        gamma, rho = replicas.value("gamma"), replicas.value("rho")
+        return moco_step(replicas.weights, gramians, gamma, rho)
+
+    @classmethod
+    def move_replicas(
+        cls, replicas: "Replicated", evidence: "ReplicatedEvidence", weights: Tensor
+    ) -> Tensor:
+        """Along Yλ, or this batch's gradients where these were not finite and not tracked."""
+        rows = replicas.state["tracker"]
+        if replicas.broken is not None:
+            rows = torch.where(replicas.broken[:, None, None], evidence.jacobian().to(rows), rows)
+        return (weights.to(rows)[:, None] @ rows)[:, 0]
+
     def reset(self) -> Self:
         """Back to the state of a new instance."""
         self.tracker = torch.zeros_like(self.tracker)
@@ -154,3 +185,14 @@ class MoCo(Method):
         if live.all():
             return tracker, tracker
         return tracker, torch.cat([blocks[i] for i in places], dim=1)
+
+
+def _tracked_by_all(replicas: "Replicated", rows: Tensor) -> Tensor:
+    """The new Y of every replica, R × M × d, at least in float32."""
+    rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+    if not replicas.state:
+        start = torch.full((replicas.replicas,), replicas.value("zero_start"))
+        replicas.state |= {"tracker": torch.zeros_like(rows), "seen": start}
+    beta = torch.as_tensor(replicas.value("beta"), dtype=torch.float64).to(rows)
+    share = torch.where(replicas.state["seen"][:, None], beta, 1.0)
+    return replicas.state["tracker"].lerp(rows, share[..., None])

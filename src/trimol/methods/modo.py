@@ -1,7 +1,7 @@
 """MoDo: unbiased steps on the weights, by double sampling."""
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
@@ -10,10 +10,19 @@ from trimol.gradients import Evidence
 from trimol.methods import checks
 from trimol.methods.base import Method, Needs
 
+if TYPE_CHECKING:
+    from trimol.methods.replicated import Replicated, ReplicatedEvidence
 
-def modo_step(weights: Tensor, product: Tensor, gamma: float, rho: float = 0.0) -> Tensor:
+
+def modo_step(
+    weights: Tensor,
+    product: Tensor,
+    gamma: float | Tensor,
+    rho: float | Tensor = 0.0,
+    project: Callable[[Tensor], Tensor] = simplex._project,
+) -> Tensor:
     """λ ← Π_Δ(λ − γ(G1ᵀ(G2 λ) + ρλ)): the λ update of Algorithm 2, on tensors (batchable)."""
-    return simplex._project(weights - gamma * (product + rho * weights))
+    return project(weights - gamma * (product + rho * weights))
 
 
 class MoDo(Method):
@@ -114,6 +123,20 @@ class MoDo(Method):
         """x moves on the mean of both draws, or on the third one alone."""
         third = evidence.draws[2:]
         return evidence.scalar(weights, third or None)
+
+    @classmethod
+    def weigh_replicas(cls, replicas: "Replicated", evidence: "ReplicatedEvidence") -> Tensor:
+        """λ_{t+1} of all replicas at once."""
+        product = replicas.finite(evidence.product(replicas.weights).to(replicas.weights))
+        gamma, rho = replicas.value("gamma"), replicas.value("rho")
+        return modo_step(replicas.weights, product, gamma, rho, simplex._project_on_host)
+
+    @classmethod
+    def move_replicas(
+        cls, replicas: "Replicated", evidence: "ReplicatedEvidence", weights: Tensor
+    ) -> Any:
+        """On the mean of both draws, or on the third one alone."""
+        return evidence.combined(weights, slice(2 if replicas.draws > 2 else 0, None))
 
     def extra_repr(self) -> str:
         """What ``print(method)`` shows in the brackets."""

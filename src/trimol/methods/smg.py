@@ -48,6 +48,7 @@ class SMG(MGDA):
         "MGDA for batches that grow with the step (data.GrowingBatches): its bias vanishes."
     )
     reference: ClassVar[str] = "liu2021stochastic"
+    growth: ClassVar[float] = 1.0
 
     def __init__(
         self,

@@ -1,11 +1,13 @@
 """What a task is: everything that is trained and measured, and nothing about how."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
+from torch.nn import Parameter
+from torch.optim import SGD, Optimizer
 
 from trimol.gradients import Losses
 
@@ -19,10 +21,12 @@ class Data:
     Attributes:
         train: What is trained on, e.g. inputs and labels.
         test: What is not, built alike.
+        validation: Held out of both, built alike, to choose settings on; None where there is none.
     """
 
     train: Batch
     test: Batch
+    validation: Batch | None = None
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Settings:
     """How a method is run on a task.
 
     Attributes:
-        lr: α, the step size of plain SGD.
+        lr: α, the step size of the task's optimizer.
         method: The method's own hyper-parameters, by name.
     """
 
@@ -40,6 +44,9 @@ class Settings:
 
 class Task(ABC):
     """A model, its losses, data and metrics. A task of your own is one small class.
+
+    Its options are the keyword arguments of its constructor. `trimol.tasks.load` finds a task by
+    its name, or your own by the path of its file.
 
     Attributes:
         name: What to call it.
@@ -89,3 +96,19 @@ class Task(ABC):
     def metrics(self, model: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
         """What else is worth knowing about a batch, each a mean over its samples."""
         return {}
+
+    def optimizer(self, params: Iterable[Parameter], lr: float) -> Optimizer:
+        """What moves all parameters of the model, heads included: plain SGD.
+
+        Args:
+            params: The model's parameters.
+            lr: α, the step size.
+        """
+        return SGD(params, lr=lr)
+
+    def shared(self, model: nn.Module) -> Iterable[Parameter]:
+        """The parameters that the method weighs: all of them.
+
+        Others that the losses reach (task heads) get their own task's plain gradient.
+        """
+        return model.parameters()

@@ -5,32 +5,33 @@ from functools import cached_property
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from trimol._extras import require
-from trimol.data import IndependentDraws
-from trimol.tasks.base import Batch, Data, Settings, Task
+from trimol.data.draws import whole_number
+from trimol.tasks.base import Data, Settings
+from trimol.tasks.classifier import CLASSES, Classifier, parts
 
-CLASSES = 10
+IMAGES = 1797
 PIXELS = 64
 BRIGHTEST = 16
 
 
-class Digits(Task):
-    r"""Handwritten digits (scikit-learn's, no download) with the paper's three MNIST losses.
+class Digits(Classifier):
+    """Handwritten digits (scikit-learn's, no download) with the paper's three MNIST losses.
 
-    With p = softmax(logits) and y the one-hot label:
-
-    - cross-entropy, the mean over the batch;
-    - MSE, :math:`(p - y)^2`, the mean over batch and classes;
-    - Huber with δ = 0.1: :math:`\tfrac12 (p-y)^2` up to :math:`|p-y| = \delta`,
-      :math:`\delta(|p-y| - \tfrac12\delta)` beyond, the mean over batch and classes.
+    The step sizes in `settings` were chosen for each method on 287 validation images held out of
+    the training images (``validation=287``), with one seed: 500 steps of 64 samples (as many
+    samples for SMG), step sizes 0.3, 1, 3, …, 100, and on by factors of about 3 where the best was
+    the first or the last. The best has the least mean of the logarithms of the three validation
+    losses. The methods' own hyper-parameters are their defaults, but for γ = 1 of MoDo, the paper's
+    on MNIST: a smaller γ (0.01 at step size 3) has lower validation losses.
 
     Args:
         hidden: Width of the one hidden layer.
         test: How many images to hold out.
-        seed: Names the split into training and test images.
+        validation: How many more to hold out, to choose settings on.
+        seed: Names the split into training, validation and test images.
 
     Example:
         >>> task = Digits()
@@ -41,45 +42,49 @@ class Digits(Task):
     """
 
     name: ClassVar[str] = "digits"
-    objectives: ClassVar[tuple[str, ...]] = ("cross-entropy", "MSE", "Huber")
-    # The paper's MNIST step sizes (Table 3) times ten, so that few steps are enough; the ratios
-    # between methods are the paper's. On images held out of the training set every method gets to
-    # 97 % in 1000 steps with these. They are not each method's best: static is better with 3.
     settings: ClassVar[Mapping[str, Settings]] = {
-        "static": Settings(lr=1.0),
-        "mgda": Settings(lr=50.0),
-        "modo": Settings(lr=10.0, method={"gamma": 1.0}),
+        "static": Settings(lr=3.0),
+        "mgda": Settings(lr=300.0),
+        "modo": Settings(lr=30.0, method={"gamma": 1.0}),
+        "smg": Settings(lr=300.0),
+        "moco": Settings(lr=300.0),
+        "crmogm": Settings(lr=10.0),
+        "mgdaub": Settings(lr=300.0),
+        "gradnorm": Settings(lr=1.0),
+        "pcgrad": Settings(lr=1.0),
+        "cagrad": Settings(lr=1.0),
+        "rgw": Settings(lr=1.0),
+        "sdmgrad": Settings(lr=3.0),
+        "famo": Settings(lr=100.0),
+        "fairgrad": Settings(lr=0.03),
+        "nashmtl": Settings(lr=1.0),
+        "upgrad": Settings(lr=3.0),
+        "alignedmtl": Settings(lr=1000.0),
+        "imtlg": Settings(lr=30.0),
+        "dwa": Settings(lr=3.0),
+        "uw": Settings(lr=0.3),
+        "stch": Settings(lr=1.0),
+        "preference": Settings(lr=3.0),
     }
 
-    def __init__(self, *, hidden: int = 64, test: int = 360, seed: int = 0) -> None:
-        self.hidden = hidden
-        self.test = test
+    def __init__(
+        self, *, hidden: int = 64, test: int = 360, validation: int = 0, seed: int = 0
+    ) -> None:
+        self.hidden = whole_number("hidden", hidden, least=1)
+        self.test = whole_number("test", test, least=1)
+        self.validation = whole_number("validation", validation, least=0)
         self.seed = seed
+        if test + validation >= IMAGES:
+            raise ValueError(
+                f"test + validation must be below {IMAGES}, the number of images, found "
+                f"{test + validation}"
+            )
 
     def model(self) -> nn.Module:
         """A network with one hidden layer."""
         return nn.Sequential(
             nn.Linear(PIXELS, self.hidden), nn.ReLU(), nn.Linear(self.hidden, CLASSES)
         )
-
-    def losses(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Cross-entropy, MSE and Huber."""
-        images, labels = batch
-        logits = model(images)
-        chances = logits.softmax(1)
-        truth = F.one_hot(labels, CLASSES).to(chances)
-        return torch.stack(
-            [
-                F.cross_entropy(logits, labels),
-                F.mse_loss(chances, truth),
-                F.huber_loss(chances, truth, delta=0.1),
-            ]
-        )
-
-    def metrics(self, model: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
-        """The fraction of images told right."""
-        images, labels = batch
-        return {"accuracy": (model(images).argmax(1) == labels).float().mean()}
 
     def data(self) -> Data:
         """The images, with pixels in [0, 1], and their labels; split at random by ``seed``."""
@@ -90,11 +95,6 @@ class Digits(Task):
         sklearn = require("sklearn.datasets", extra="studies", purpose="the task digits")
         images, labels = map(torch.from_numpy, sklearn.load_digits(return_X_y=True))
         samples = (images.float() / BRIGHTEST, labels.long())
-        count = len(labels)
-        (order,) = IndependentDraws(count, batch_size=count, k=1, seed=self.seed).indices(0)
-        test, train = order[: self.test], order[self.test :]
-        return Data(train=_take(samples, train), test=_take(samples, test))
-
-
-def _take(samples: Batch, indices: Tensor) -> Batch:
-    return tuple(tensor[indices] for tensor in samples)
+        sizes = [self.test, self.validation, len(labels) - self.test - self.validation]
+        test, validation, train = parts(samples, sizes, seed=self.seed)
+        return Data(train=train, test=test, validation=validation if self.validation else None)

@@ -2,15 +2,21 @@
 
 from trimol.tasks.base import Task
 from trimol.tasks.digits import Digits
+from trimol.tasks.lower_bound import StabilityLowerBound
+from trimol.tasks.mnist import MNIST, Fashion
+from trimol.tasks.quadratic import Quadratic
+from trimol.tasks.toy import Toy
 
-_TASKS: dict[str, type[Task]] = {task.name: task for task in (Digits,)}
+_TASKS: dict[str, type[Task]] = {
+    task.name: task for task in (Digits, MNIST, Fashion, Toy, Quadratic, StabilityLowerBound)
+}
 
 
 def names() -> list[str]:
     """The names of all built-in tasks.
 
-    >>> names()
-    ['digits']
+    >>> names()[:3]
+    ['digits', 'mnist', 'fashion']
     """
     return list(_TASKS)
 

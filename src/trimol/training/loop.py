@@ -2,24 +2,34 @@
 
 A batch is split into as many draws as the method takes, so no method sees more data than another.
 Runs with the same seed start from the same parameters and see the same samples at every step,
-whatever the method: their differences are the methods' doing.
+whatever the method: their differences are the methods' doing. (A method whose batches are to grow
+says so by its `growth`, and is compared at equal samples instead of equal steps.)
+
+Device and processes are what accelerate finds (``accelerate launch`` sets them). Under several
+processes each computes its share of every batch, and gradients are averaged: the global batch is
+that of one process.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
-from torch.optim import SGD, Optimizer
+from torch.amp import GradScaler
+from torch.optim import Optimizer
 
 from trimol import methods
-from trimol.data import IndependentDraws, split
+from trimol._extras import require
+from trimol.data import GrowingBatches, split
 from trimol.data.draws import whole_number
+from trimol.gradients import reduce
+from trimol.gradients.losses import as_vector
 from trimol.methods import Method
 from trimol.tasks import Batch, Data, Task
+from trimol.training.failures import Diverged
 
 
 @dataclass
@@ -32,8 +42,14 @@ class Run:
         model: The model in training.
         method: How its losses become one.
         optimizer: What moves its parameters.
-        sampler: Which samples come next. ``sampler.step`` is the number of steps done.
-        random: The state of torch's random numbers (for dropout and the like), the run's own.
+        sampler: Which samples a step takes: a function of the seed and the step.
+        where: Its device and its place among the processes: accelerate's ``PartialState``.
+        autocast: The type that mixed precision computes in; None without.
+        scaler: Scales the loss in float16; does nothing otherwise.
+        random: The state of torch's random numbers (for dropout and the like), the run's own:
+            those of the CPU and, on an accelerator, of its device.
+        step: The steps done: how often x has moved.
+        samples: The training samples that they took.
     """
 
     task: Task
@@ -41,8 +57,13 @@ class Run:
     model: nn.Module
     method: Method
     optimizer: Optimizer
-    sampler: IndependentDraws
-    random: Tensor
+    sampler: GrowingBatches
+    where: Any
+    autocast: torch.dtype | None
+    scaler: GradScaler
+    random: list[Tensor]
+    step: int = 0
+    samples: int = 0
 
 
 def start(
@@ -53,16 +74,18 @@ def start(
     hyperparameters: Mapping[str, Any] | None = None,
     batch_size: int = 64,
     seed: int = 0,
+    precision: str = "no",
 ) -> Run:
     """Set up a run; nothing is trained yet.
 
     Args:
         task: What to train.
         method: The method's name, one of `trimol.methods.names()`.
-        lr: α, the step size of SGD.
+        lr: α, the step size of the task's optimizer.
         hyperparameters: The method's own, such as ``{"gamma": 0.01}``.
-        batch_size: Samples a step, over all the draws of the method.
+        batch_size: Samples a step, over all the draws of the method and all processes.
         seed: Decides the parameters at the start and the samples of every step.
+        precision: ``"no"`` (as the model is), or ``"bf16"``, ``"fp16"`` for mixed precision.
 
     Example:
         >>> from trimol.tasks import get
@@ -70,62 +93,170 @@ def start(
         >>> run.method
         MoDo(objectives=3, every=1, gamma=0.1, rho=0)
     """
-    data = task.data()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = task.model()
-        random = torch.get_rng_state()
     weigh = methods.get(method)
+    autocast = _autocast(precision)
+    where = whereabouts()
+    data = task.data()
+    with _forked(where.device):
+        torch.manual_seed(seed)
+        model = task.model().to(where.device)
+        _part_ways(where.process_index)
+        random = _random_states(where.device)
     return Run(
         task=task,
         data=data,
         model=model,
-        method=weigh(model.parameters(), len(task.objectives), **(hyperparameters or {})),
-        optimizer=SGD(model.parameters(), lr=lr),
-        sampler=IndependentDraws(data.train[0], batch_size, k=1, seed=seed),
+        method=weigh(task.shared(model), len(task.objectives), **(hyperparameters or {})),
+        optimizer=task.optimizer(model.parameters(), lr),
+        sampler=GrowingBatches(data.train[0], batch_size, growth=weigh.growth, seed=seed),
+        where=where,
+        autocast=autocast,
+        scaler=GradScaler(where.device.type, enabled=autocast == torch.float16),
         random=random,
     )
 
 
-def train(run: Run, steps: int, *, watch: Callable[[Run], None] | None = None) -> Run:
+def train(
+    run: Run,
+    steps: int,
+    *,
+    watch: Callable[[Run], None] | None = None,
+    stop: Callable[[Run], bool] | None = None,
+) -> Run:
     """Train for so many steps more, each on a fresh uniform mini-batch.
 
     Args:
         run: The run, which is changed in place.
         steps: How many steps to take.
-        watch: Called after every step.
+        watch: Called in every step when its weights and gradients are known, and before x moves:
+            it sees x_t and λ_{t+1}, the pair of the paper's E_ca(x_t, λ_{t+1}), with ``run.step``
+            = t.
+        stop: Asked after every step whether to stop there.
 
     Returns:
         The same run.
 
+    Raises:
+        Diverged: A loss is NaN or infinite. x has not moved in that step.
+
     Example:
         >>> from trimol.tasks import get
         >>> run = train(start(get("digits")(), "static"), steps=10)
-        >>> run.sampler.step
-        10
+        >>> run.step, run.samples
+        (10, 640)
     """
     run.model.train()
-    with _random_state(run):
-        for (indices,) in islice(run.sampler.sets(), whole_number("steps", steps, least=0)):
-            _step(run, tuple(tensor[indices] for tensor in run.data.train))
-            if watch is not None:
-                watch(run)
+    with random_numbers(run):
+        for _ in range(whole_number("steps", steps, least=0)):
+            _step(run, watch)
+            if stop is not None and stop(run):
+                break
     return run
 
 
-def _step(run: Run, batch: Batch) -> None:
-    """One step: as many loss vectors as the method takes, from one batch."""
-    parts = split(batch, run.method.draws if run.method.due else 1)
-    loss = run.method(*[run.task.losses(run.model, part) for part in parts])
-    loss.backward()
-    run.optimizer.step()
+def _step(run: Run, watch: Callable[[Run], None] | None) -> None:
+    run.scaler.scale(run.method(*draws(run))).backward()
+    _join(run.model)
+    if watch is not None:
+        watch(run)
+    run.scaler.step(run.optimizer)
+    run.scaler.update()
     run.optimizer.zero_grad()
+    run.samples += run.sampler.budget(run.step)
+    run.step += 1
+
+
+def draws(run: Run) -> list[Tensor]:
+    """The loss vectors of the next step: as many as the method takes, from one batch."""
+    (indices,) = run.sampler.indices(run.step)
+    parts = split(indices, run.method.draws if run.method.due else 1)
+    vectors = [_losses(run, part) for part in parts]
+    _check_finite(run, vectors)
+    return vectors
+
+
+def place(run: Run, batch: Batch) -> Batch:
+    """A batch on the device of the run."""
+    return tuple(tensor.to(run.where.device) for tensor in batch)
+
+
+def _losses(run: Run, indices: Tensor) -> Tensor:
+    """The losses of this process's share of a draw, such that their mean over processes is F."""
+    processes = run.where.num_processes
+    share = split(indices, processes)[run.where.process_index]
+    batch = place(run, tuple(tensor[share] for tensor in run.data.train))
+    with torch.autocast(run.where.device.type, run.autocast, enabled=run.autocast is not None):
+        vector = as_vector(run.task.losses(run.model, batch))
+    scale = len(share) * processes / len(indices)  # 1 where all shares have the same size
+    return vector if scale == 1 else vector * scale
+
+
+def _check_finite(run: Run, vectors: Sequence[Tensor]) -> None:
+    values = reduce.mean_small(torch.stack([v.detach() for v in vectors]).double().mean(0))
+    names = run.task.objectives
+    if len(values) != len(names):
+        raise ValueError(
+            f"losses must be {len(names)}, one for each of {', '.join(names)}, found {len(values)}"
+        )
+    for name, value in zip(names, values.tolist(), strict=True):
+        if not abs(value) < float("inf"):
+            raise Diverged(
+                f"the loss {name!r} is {value:g} at step {run.step}: try a smaller lr, or look "
+                "for what the task's losses divide by or take the log of"
+            )
+
+
+def _join(model: nn.Module) -> None:
+    """Gradients averaged over the processes; statistics (of batch normalisation) the first's."""
+    if not reduce.is_distributed():
+        return
+    own = [p.grad for p in model.parameters() if p.grad is not None]
+    for gradient, mean in zip(own, reduce.mean_large(own), strict=True):
+        gradient.copy_(mean)
+    for buffer in model.buffers():
+        dist.broadcast(buffer, src=0)
+
+
+def whereabouts() -> Any:
+    """This process's device and place among the others: accelerate's ``PartialState``."""
+    utils = require("accelerate.utils", extra="studies", purpose="the training loop")
+    state = require("accelerate.state", extra="studies", purpose="the training loop")
+    # What accelerate launch --cpu says; without it several CPU processes would not find together.
+    cpu = utils.parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available()
+    return state.PartialState(cpu=cpu)
+
+
+def _autocast(precision: str) -> torch.dtype | None:
+    known = {"no": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+    if precision not in known:
+        raise ValueError(f"precision must be one of {', '.join(known)}, found {precision!r}")
+    return known[precision]
+
+
+def _part_ways(process: int) -> None:
+    """Other random numbers (dropout's masks) on every process, for its other samples."""
+    if process:
+        torch.manual_seed(int(torch.randint(2**31, (process,))[-1]))
 
 
 @contextmanager
-def _random_state(run: Run) -> Iterator[None]:
+def random_numbers(run: Run) -> Iterator[None]:
     """The run's own random numbers, going on where they stopped; the caller's are put back."""
-    with torch.random.fork_rng(devices=[]):
-        torch.set_rng_state(run.random)
-        yield
-        run.random = torch.get_rng_state()
+    device = run.where.device
+    with _forked(device):
+        torch.set_rng_state(run.random[0])
+        if device.type == "cuda":
+            torch.cuda.set_rng_state(run.random[1], device)
+        try:
+            yield
+        finally:
+            run.random = _random_states(device)
+
+
+def _forked(device: torch.device) -> Any:
+    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
+
+
+def _random_states(device: torch.device) -> list[Tensor]:
+    own = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
+    return [torch.get_rng_state(), *own]

@@ -1,0 +1,80 @@
+"""The command line: ``trimol COMMAND …``.
+
+A command is one file here: its docstring's first line is its line in ``trimol --help``, its
+``main(arguments)`` does the work and returns the exit code. What only one command needs is imported
+inside it, so that help and errors come at once.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Protocol
+
+from trimol._extras import MissingExtra, require
+from trimol._version import __version__
+
+COMMANDS = ("run", "compare", "report", "reproduce", "plan", "methods", "tasks", "data")
+
+
+class _Command(Protocol):
+    __doc__: str | None
+
+    def main(self, arguments: Sequence[str]) -> int:
+        """Run the command and return the exit code."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; return 0, 1 for a failure, 2 for wrong usage, 130 after Ctrl-C.
+
+    Args:
+        arguments: The command and its arguments; by default, those of the process.
+
+    Example:
+        >>> main(["--version"])
+        trimol 0.1.0.dev0
+        0
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        require("tyro", extra="studies", purpose="the command line")
+        require("rich", extra="studies", purpose="the command line")
+    except MissingExtra as error:
+        print(f"trimol: {error}", file=sys.stderr)
+        return 1
+    from trimol.cli.failures import reported
+
+    return reported(lambda: _run(given))
+
+
+def _run(given: Sequence[str]) -> int:
+    from trimol.cli.failures import UsageError
+
+    name = given[0] if given else "--help"
+    if name in ("-h", "--help", "help"):
+        print(_help())
+        return 0
+    if name == "--version":
+        print(f"trimol {__version__}")
+        return 0
+    if name not in COMMANDS:
+        raise UsageError(f"unknown command {name!r}: the commands are {', '.join(COMMANDS)}")
+    return _command(name).main(given[1:])
+
+
+def _command(name: str) -> _Command:
+    return import_module(f"trimol.cli.{name}")
+
+
+def _help() -> str:
+    lines = [f"  {name:<10} {(_command(name).__doc__ or '').splitlines()[0]}" for name in COMMANDS]
+    return "\n".join(
+        [
+            "usage: trimol COMMAND [-h] ...",
+            "",
+            "One model, several losses, and the three errors that decide whether it works.",
+            "",
+            *lines,
+            "",
+            "trimol COMMAND --help says more. Start with: trimol run digits",
+        ]
+    )

@@ -1,0 +1,204 @@
+"""Compare methods on a task: same starts, same samples, several seeds."""
+
+import json as json_format
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from trimol.cli import hyperparameters
+from trimol.cli.compare_view import CompareView
+from trimol.cli.failures import UsageError, usage
+from trimol.cli.live import shown
+from trimol.cli.methods import checked_method
+from trimol.cli.parse import pairs, parse, task_options
+from trimol.cli.summary import setting
+from trimol.cli.values import count, names, nonnegative, positive, typed, whole
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from trimol.study import Comparison
+
+HOW_TO_READ = (
+    "R_opt is 0 where no small step lowers all losses, on training data; R_pop is the same on test "
+    "data, R_gen the size of the gap between the two. E_ca is 0 if the update avoids conflict of "
+    "the losses. A small R_opt alone makes no good model (one loss that is flat is enough for it): "
+    "read it beside the losses."
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Compare methods on a task: same starts, same samples, several seeds.
+
+    Finished runs are not run again and stopped ones go on: after Ctrl-C, or to add seeds or
+    methods, type the command again.
+    """
+
+    task: Positional[Annotated[str, typed(str, "TASK")]]
+    """A built-in task (see `trimol tasks`), or path/to/file.py:Class for your own."""
+    methods: Annotated[tuple[str, ...], typed(names, "A,B,…")] = ("static", "mgda", "modo")
+    """The methods; the others are compared with the first."""
+    seeds: Annotated[int, typed(count, "N")] = 5
+    """Runs of each method."""
+    steps: Annotated[int, typed(count, "N")] = 500
+    """Steps of each run."""
+    batch_size: Annotated[int, typed(count, "N")] = 64
+    """Samples a step, the same for every method."""
+    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="METHOD.NAME=VALUE")] = ()
+    """A step size or hyper-parameter, e.g. --set modo.gamma=0.1 --set modo.lr=1; by default the
+    task's."""
+    option: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    """An option of the task, e.g. --option hidden=128."""
+    measure_every: Annotated[int | None, typed(whole, "N", unset="steps/10")] = None
+    """Steps between measurements on all data; 0 for the end only."""
+    measure_rho: Annotated[float, typed(nonnegative, "RHO")] = 0.0
+    """ρ of the conflict-avoiding weights that E_ca compares with."""
+    jobs: Annotated[int | None, typed(count, "N", unset="cores")] = None
+    """Runs at a time."""
+    out: Annotated[Path | None, typed(Path, "DIR", unset="runs/TASK")] = None
+    """Where to save the runs."""
+    json: bool = False
+    """Print the result as JSON."""
+    quiet: bool = False
+    """Show no progress."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command and return the exit code."""
+    options = parse(Options, arguments, "compare")
+    for method in options.methods:
+        checked_method(method)
+    out = options.out or Path("runs", _name(options))
+    found = _compared(options, out)
+    if options.json:
+        print(json_format.dumps(_for_machines(found), indent=1))
+    else:
+        _show(found, options, out)
+    return 0
+
+
+def _name(options: Options) -> str:
+    from trimol import tasks
+
+    with usage():
+        return tasks.load(options.task, task_options(options.option)).name
+
+
+def _compared(options: Options, out: Path) -> "Comparison":
+    """Run what is left to run, with progress shown."""
+    from trimol.study import compare
+
+    rates, values = _settings(options)
+    _check(options, values)
+    every = max(1, options.steps // 10) if options.measure_every is None else options.measure_every
+    title = f"{options.task}: {options.seeds} seeds of {options.steps} steps"
+    view = CompareView(title, options.methods, options.seeds, options.steps)
+    with shown(view, quiet=options.quiet) as changed:
+
+        def watch(config: Any, step: int, record: Any) -> None:
+            view.advance(config.method, config.seed, step / max(1, config.steps), record)
+            changed()
+
+        found = compare(
+            options.task,
+            options.methods,
+            folder=out,
+            seeds=options.seeds,
+            steps=options.steps,
+            batch_size=options.batch_size,
+            task_options=task_options(options.option),
+            hyperparameters=values,
+            lr=rates,
+            rho=options.measure_rho,
+            measure_every=every,
+            jobs=options.jobs or len(os.sched_getaffinity(0)),
+            watch=watch,
+        )
+        view.finish()
+    return found
+
+
+def _check(options: Options, values: Mapping[str, Mapping[str, Any]]) -> None:
+    """What is wrong with a task, an option or a hyper-parameter is said before anything runs."""
+    from trimol.study.config import configure
+
+    given = task_options(options.option)
+    with usage():
+        for method in options.methods:
+            config = configure(
+                options.task,
+                method,
+                steps=options.steps,
+                task_options=given,
+                hyperparameters=values.get(method),
+            )
+            hyperparameters.check(config)
+
+
+def _settings(options: Options) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
+    """Step sizes and hyper-parameters by method, from ``METHOD.NAME=VALUE``."""
+    rates: dict[str, float] = {}
+    values: dict[str, dict[str, Any]] = {}
+    for key, text in pairs(options.set, "set").items():
+        method, _, name = key.partition(".")
+        if method not in options.methods:
+            raise UsageError(f"--set must name one of {', '.join(options.methods)}, found {key!r}")
+        if name == "lr":
+            with usage():
+                rates[method] = positive(text)
+        else:
+            values.setdefault(method, {}).update(hyperparameters.read(method, {name: text}))
+    return rates, values
+
+
+def _for_machines(found: "Comparison") -> dict[str, Any]:
+    from trimol.study import summarise
+    from trimol.study.results import Study
+
+    rows = [row.json() for row in summarise(found)]
+    files = [str(run.path) for runs in found.runs.values() for run in runs]
+    return {**Study(f"compare {found.task}", "", rows).summary(), "files": files}
+
+
+def _show(found: "Comparison", options: Options, out: Path) -> None:
+    from rich.console import Console
+
+    from trimol.cli import findings, tables
+    from trimol.study import summarise
+
+    console = Console(highlight=False, markup=False)
+    rows, marked = summarise(found), findings.best(found)
+    table = tables.grid(findings.rows_of_seeds(rows), marked)
+    console.print(tables.draw(table, console.width))
+    console.print(_setting(found, options, marked=bool(marked)))
+    _list(console, "Differences, run by run:", findings.sentences(found))
+    _list(console, "Diverged, and left out:", findings.failures(found))
+    console.print(tables.readings(findings.readings(rows)))
+    console.print(tables.weights(findings.weights(found), findings.objectives(found)))
+    console.print(f"{HOW_TO_READ}\n\nSaved in {out}. Next: trimol report {out}")
+
+
+def _list(console: "Console", heading: str, lines: Sequence[str]) -> None:
+    """Lines under a heading, each with its continuation indented; nothing for no lines."""
+    if lines:
+        console.print(f"\n{heading}")
+    for line in lines:
+        console.print(fill(line, console.width, initial_indent="  ", subsequent_indent="    "))
+
+
+def _setting(found: "Comparison", options: Options, *, marked: bool) -> str:
+    """What the table shows, and under which conditions."""
+    seeds = f"{options.seeds} seeds" if options.seeds > 1 else "one seed"
+    shown = "mean ± 95 % confidence interval" if options.seeds > 1 else "no spread"
+    rates = "; ".join(f"{m} {setting(runs[0].config)}" for m, runs in found.runs.items() if runs)
+    best = " * is lower than every other by more than the noise." if marked else ""
+    return (
+        f"{options.task}: losses and metrics on test data after {options.steps} steps, {seeds}: "
+        f"{shown}.{best} Every method saw {options.batch_size} samples a step. {rates}."
+    )

@@ -1,0 +1,73 @@
+"""Progress on stderr: a live view for a person at a terminal, a line now and then in a pipe."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+# Seconds between lines in a pipe: few at first, more and more for what takes long.
+SOONEST, LATEST, GROWTH = 5.0, 60.0, 1.2
+REFRESHES = 8  # a second, on a terminal
+
+
+class View(Protocol):
+    """Something to be shown while it changes."""
+
+    def line(self) -> str:
+        """How far it is, in one line."""
+
+    def __rich__(self) -> "RenderableType":
+        """All of it."""
+
+
+@contextmanager
+def shown(view: View, *, quiet: bool = False) -> Iterator[Callable[[], None]]:
+    """Show a view on stderr as long as the context lasts.
+
+    Args:
+        view: What to show. A terminal asks it for its looks several times a second.
+        quiet: Show nothing.
+
+    Yields:
+        To be called when the view has changed.
+    """
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    if quiet:
+        yield lambda: None
+    elif console.is_terminal and not console.is_dumb_terminal:
+        from rich.live import Live
+
+        with Live(view, console=console, refresh_per_second=REFRESHES, transient=True):
+            yield lambda: None
+    else:
+        lines = _Lines(view)
+        yield lines.changed
+        lines.say()
+
+
+class _Lines:
+    """A line at the start, at the end, and now and then between."""
+
+    def __init__(self, view: View, clock: Callable[[], float] = time.monotonic) -> None:
+        self.view, self.clock = view, clock
+        self.last, self.wait = "", SOONEST
+        self.due = clock() + SOONEST
+        self.say()
+
+    def changed(self) -> None:
+        if self.clock() >= self.due:
+            self.wait = min(LATEST, self.wait * GROWTH)
+            self.due = self.clock() + self.wait
+            self.say()
+
+    def say(self) -> None:
+        line = self.view.line()
+        if line != self.last:
+            print(line, file=sys.stderr, flush=True)
+        self.last = line

@@ -1,0 +1,112 @@
+"""Step sizes and steps for MoDo from a goal, by the theory, and what the goal gives up."""
+
+import json as json_format
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+from tyro.conf import Positional
+
+from trimol.cli.failures import UsageError, usage
+from trimol.cli.parse import parse
+from trimol.cli.values import real_number, typed, whole_number
+from trimol.theory import Constants, Plan, plan
+from trimol.theory.orders import Exponent
+from trimol.theory.planning import Objective
+
+_positive = partial(real_number, above=0)
+_count = partial(whole_number, least=1)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Step sizes and steps for MoDo from a goal, by the theory, and what the goal gives up.
+
+    Without constants the numbers are powers of N and start a search, nothing more. With the
+    constants of the problem (--ell-f, --ell-f1 and --losses at least; trimol.theory.estimate
+    measures them) they respect the theorems' limits, and the bounds come as numbers.
+    """
+
+    samples: Positional[Annotated[int, typed(partial(whole_number, least=2), "N")]]
+    """How many training samples."""
+    objective: Objective = "balance"
+    """What is to be small."""
+    steps: Annotated[int | None, typed(_count, "T", unset="chosen")] = None
+    """How many steps, if that is given."""
+    strongly_convex: bool = False
+    """Every loss of every sample is strongly convex. No neural network is."""
+    losses: Annotated[int | None, typed(_count, "M", unset="none")] = None
+    """How many losses."""
+    ell_f: Annotated[float | None, typed(_positive, "X", unset="none")] = None
+    """No gradient of a loss is longer."""
+    ell_f1: Annotated[float | None, typed(_positive, "X", unset="none")] = None
+    """No Hessian of a loss has a larger eigenvalue in size."""
+    mu: Annotated[float | None, typed(_positive, "X", unset="none")] = None
+    """No Hessian of a loss has a smaller eigenvalue."""
+    c_f: Annotated[float | None, typed(_positive, "X", unset="none")] = None
+    """How far the mean loss is above its minimum at the start."""
+    json: bool = False
+    """Print JSON."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command and return the exit code."""
+    options = parse(Options, arguments, "plan")
+    with usage():
+        constants = _constants(options)
+        made = plan(
+            options.samples,
+            options.objective,
+            T=options.steps,
+            strongly_convex=options.strongly_convex or options.mu is not None,
+            constants=constants,
+        )
+    print(json_format.dumps(_plain(made), indent=1) if options.json else made)
+    return 0
+
+
+def _constants(options: Options) -> Constants | None:
+    needed = {
+        "--ell-f": options.ell_f,
+        "--ell-f1": options.ell_f1,
+        "--losses": options.losses,
+    }
+    if all(value is None for value in (*needed.values(), options.mu, options.c_f)):
+        return None
+    if options.ell_f is None or options.ell_f1 is None or options.losses is None:
+        missing = [flag for flag, value in needed.items() if value is None]
+        raise UsageError(f"constants are given together, missing {' and '.join(missing)}")
+    return Constants(
+        ell_f=options.ell_f,
+        ell_f1=options.ell_f1,
+        M=options.losses,
+        n=options.samples,
+        c_F=options.c_f,
+        mu=options.mu,
+    )
+
+
+def _plain(made: Plan) -> dict[str, Any]:
+    return {
+        "objective": made.objective,
+        "n": made.n,
+        "strongly_convex": made.strongly_convex,
+        "T": made.T,
+        "alpha": made.alpha,
+        "gamma": made.gamma,
+        "rho": made.rho,
+        "schedule": str(made.schedule),
+        "region": made.region,
+        "exponents": {name: _finite(value) for name, value in made.exponents.items()},
+        "bounds": {name: float(bound) for name, bound in made.bounds.items()},
+        "trivial": made.trivial,
+        "refused": made.refused,
+        "given_up": list(made.given_up),
+    }
+
+
+def _finite(exponent: Exponent) -> float | None:
+    """JSON has no infinity: an error without a bound has no exponent."""
+    return float(exponent) if math.isfinite(exponent) else None

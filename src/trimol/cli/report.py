@@ -1,0 +1,44 @@
+"""Write a page about the runs and studies in a folder, and its figures."""
+
+import json as json_format
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional
+
+from trimol.cli.failures import UsageError
+from trimol.cli.parse import parse
+from trimol.cli.values import typed
+
+
+@dataclass(frozen=True)
+class Options:
+    """Write a page about the runs and studies in a folder, and its figures.
+
+    The page is one file that opens without a network; the figures lie beside it as SVG and PDF.
+    """
+
+    folder: Positional[Annotated[Path, typed(Path, "DIR")]]
+    """The folder: of one run, of a comparison, or with several of them below it."""
+    json: bool = False
+    """Print the paths as JSON."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command and return the exit code."""
+    options = parse(Options, arguments, "report")
+    if not options.folder.is_dir():
+        raise UsageError(f"DIR must be a folder with runs in it, found {str(options.folder)!r}")
+    from trimol import report
+
+    page = report.write(options.folder)
+    figures = sorted((options.folder / "figures").glob("*"))
+    if options.json:
+        print(json_format.dumps({"files": [str(path) for path in (page, *figures)]}, indent=1))
+        return 0
+    print(page)
+    for figure in figures:
+        print(figure)
+    return 0

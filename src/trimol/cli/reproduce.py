@@ -1,0 +1,157 @@
+"""Run the paper's figures and tables again, and the ledger of its claims."""
+
+import json as json_format
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional, arg
+
+from trimol.cli.failures import UsageError
+from trimol.cli.live import shown
+from trimol.cli.parse import parse
+from trimol.cli.progress import Progress
+from trimol.cli.run_view import RunView
+from trimol.cli.values import count, typed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from trimol.study.results import Study
+
+ALL = "all"
+MOST_ROWS = 40  # more are for machines: they are in study.json
+
+
+@dataclass(frozen=True)
+class Options:
+    """Run the paper's figures and tables again, and the ledger of its claims.
+
+    Without a name it lists the studies. What is done already is not done again.
+    """
+
+    names: Positional[Annotated[tuple[str, ...], arg(metavar="NAME")]] = ()
+    """The studies, or `all`."""
+    quick: bool = False
+    """Fewer seeds and steps: to see whether it works, not what is true."""
+    full: bool = False
+    """As far as the paper went, where a study goes less far by default: hours."""
+    seeds: Annotated[int | None, typed(count, "N", unset="per-study")] = None
+    """Seeds, or trials."""
+    out: Annotated[Path, typed(Path, "DIR")] = Path("runs/reproduce")
+    """Where studies are kept, each in a folder of its own."""
+    json: bool = False
+    """Print the result as JSON."""
+    quiet: bool = False
+    """Show no progress."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command and return the exit code."""
+    options = parse(Options, arguments, "reproduce")
+    names = _names(options)
+    if not names:
+        return _list(options)
+    found = [_run(name, options) for name in names]
+    if options.json:
+        print(json_format.dumps(_for_machines(found), indent=1, allow_nan=False))
+    else:
+        for study in found:
+            _show(study)
+        print(f"Next: trimol report {options.out}")
+    return 0
+
+
+def _names(options: Options) -> list[str]:
+    from trimol import reproduce
+
+    known = reproduce.names()
+    for name in options.names:
+        if name not in (*known, ALL):
+            raise UsageError(f"unknown study {name!r}: the studies are {', '.join(known)}, {ALL}")
+    return known if ALL in options.names else list(options.names)
+
+
+def _list(options: Options) -> int:
+    from trimol import reproduce
+
+    found = [{"study": name, "title": reproduce.get(name).title} for name in reproduce.names()]
+    if options.json:
+        print(json_format.dumps(found, indent=1))
+        return 0
+    width = max(len(study["study"]) for study in found)
+    for study in found:
+        print(f"{study['study']:<{width}}  {study['title']}")
+    return 0
+
+
+def _run(name: str, options: Options) -> "Study":
+    from trimol import reproduce
+
+    progress = Progress(name, total=0)
+    with shown(RunView(progress, ()), quiet=options.quiet) as changed:
+
+        def watch(done: int, total: int) -> None:
+            progress.total = total
+            progress.advance(done)
+            changed()
+
+        return reproduce.run(
+            name,
+            options.out,
+            quick=options.quick,
+            full=options.full,
+            seeds=options.seeds,
+            watch=watch,
+        )
+
+
+def _for_machines(found: Sequence["Study"]) -> dict[str, Any]:
+    """One object, whether of one study or of several; then every row says of which it is."""
+    files = [str(path) for study in found for path in _paths(study)]
+    if len(found) == 1:
+        return {**found[0].summary(), "files": files}
+    rows = [{"study": study.name, **row} for study in found for row in study.summary()["rows"]]
+    return {"study": ", ".join(study.name for study in found), "rows": rows, "files": files}
+
+
+def _paths(study: "Study") -> list[Path]:
+    from trimol.study.results import FILE
+
+    return [(study.folder or Path()) / name for name in (FILE, *study.files)]
+
+
+def _show(study: "Study") -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, markup=False)
+    console.print(study.title, style="bold")
+    for note in study.notes:
+        console.print(fill(note, console.width))
+    if len(study.rows) <= MOST_ROWS:
+        _table(console, study)
+    else:
+        console.print(f"{len(study.rows)} numbers: see {_paths(study)[0]}")
+    for path in _paths(study):
+        console.print(str(path), soft_wrap=True)
+    console.print()
+
+
+def _table(console: "Console", study: "Study") -> None:
+    """Method, mean ± standard deviation, what the paper says, and of what."""
+    from rich.text import Text
+
+    from trimol.cli.tables import plain_table
+    from trimol.report.numbers import interval, number
+    from trimol.study.results import COLUMNS
+
+    table = plain_table("method", "mean ± std", "n", "paper")
+    table.add_column("what")  # long, so it wraps
+    for row in study.rows:
+        own = {k: v for k, v in row.items() if k not in COLUMNS and v is not None}
+        what = ", ".join([row["metric"], *(f"{name}={value}" for name, value in own.items())])
+        mean = number(None) if row["mean"] is None else interval(row["mean"], row["std"])
+        table.add_row(Text(row["method"]), mean, str(row["n"]), number(row["paper"]), Text(what))
+    console.print(table)

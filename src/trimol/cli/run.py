@@ -1,0 +1,170 @@
+"""Train a task with a method, watch the three errors, and save the run."""
+
+import json as json_format
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from trimol.cli import hyperparameters, summary
+from trimol.cli.failures import usage
+from trimol.cli.live import shown
+from trimol.cli.methods import checked_method
+from trimol.cli.parse import parse, split_flags, task_options
+from trimol.cli.progress import Progress
+from trimol.cli.run_view import RunView
+from trimol.cli.summary import setting
+from trimol.cli.values import count, nonnegative, positive, typed, whole
+
+if TYPE_CHECKING:
+    from trimol.study.config import RunConfig
+    from trimol.study.store import StoredRun
+    from trimol.training.records import Record
+
+
+@dataclass(frozen=True)
+class Options:
+    """Train a task with a method, watch the three errors, and save the run.
+
+    All other flags are hyper-parameters of the method, named as in its constructor: --gamma 0.01.
+    `trimol methods NAME` lists them. Where this command has a flag of the same name (--lr, --seed),
+    write --method.lr, --method.seed.
+    """
+
+    task: Positional[Annotated[str, typed(str, "TASK")]]
+    """A built-in task (see `trimol tasks`), or path/to/file.py:Class for your own."""
+    method: Annotated[str, typed(str, "NAME")] = "modo"
+    """The method that weighs the losses (see `trimol methods`)."""
+    lr: Annotated[float | None, typed(positive, "ALPHA", unset="per-task")] = None
+    """Step size of the optimizer; by default what the task has for the method."""
+    steps: Annotated[int, typed(count, "N")] = 1000
+    """Steps to take."""
+    batch_size: Annotated[int, typed(count, "N")] = 64
+    """Samples a step, split where the method takes several draws."""
+    seed: Annotated[int, typed(whole, "N")] = 0
+    """Decides the model's start and the samples."""
+    measure_every: Annotated[int | None, typed(whole, "N", unset="steps/20")] = None
+    """Steps between measurements on all data; 0 for the end only."""
+    measure_rho: Annotated[float | None, typed(nonnegative, "RHO", unset="method-rho")] = None
+    """ρ of the conflict-avoiding weights that E_ca compares with. (--rho is the method's own.)"""
+    checkpoint_every: Annotated[int, typed(whole, "N")] = 100
+    """Steps between checkpoints; 0 to save one only when interrupted."""
+    precision: Literal["no", "bf16", "fp16"] = "no"
+    """Mixed precision; `no` leaves the model as it is."""
+    option: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    """An option of the task, e.g. --option hidden=128."""
+    out: Annotated[Path | None, typed(Path, "DIR", unset="runs/...")] = None
+    """Where to save the run."""
+    resume: bool = False
+    """Continue a run that was stopped."""
+    json: bool = False
+    """Print the result as JSON."""
+    quiet: bool = False
+    """Show no progress."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command and return the exit code."""
+    own, flags = split_flags(arguments, Options)
+    options = parse(Options, own, "run")
+    config = configuration(options, flags)
+    folder = options.out or Path("runs", _folder_name(config))
+    run = _executed(config, folder, options)
+    if options.json:
+        print(json_format.dumps(_for_machines(run), indent=1))
+    else:
+        _show(run)
+    return 0
+
+
+def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConfig":
+    """What to run, from the command's options and the other flags.
+
+    Args:
+        options: The command's own.
+        flags: The method's hyper-parameters, as text.
+    """
+    from trimol.study.config import configure
+
+    checked_method(options.method)
+    taken = {field.name for field in fields(Options)}
+    values = hyperparameters.read(options.method, flags, taken=taken)
+    every = max(1, options.steps // 20) if options.measure_every is None else options.measure_every
+    with usage():
+        config = configure(
+            options.task,
+            options.method,
+            lr=options.lr,
+            hyperparameters=values,
+            task_options=task_options(options.option),
+            steps=options.steps,
+            batch_size=options.batch_size,
+            seed=options.seed,
+            measure_every=every,
+            checkpoint_every=options.checkpoint_every,
+            precision=options.precision,
+        )
+        hyperparameters.check(config)
+    return config.model_copy(update={"rho": _measured_rho(config, options.measure_rho)})
+
+
+def _folder_name(config: "RunConfig") -> str:
+    from trimol.study.compare import folder_name
+
+    return folder_name(config)
+
+
+def _executed(config: "RunConfig", folder: Path, options: Options) -> "StoredRun":
+    """Run it, with its progress shown."""
+    from trimol.study import Interrupted, execute
+    from trimol.tasks import load
+
+    progress = Progress(f"{config.task} with {config.method} ({setting(config)})", config.steps)
+    view = RunView(progress, load(config.task, config.task_options).objectives)
+    with shown(view, quiet=options.quiet) as changed:
+
+        def watch(_: "RunConfig", step: int, record: "Record | None") -> None:
+            progress.advance(step)
+            if record is not None:
+                progress.measured(record)
+            changed()
+
+        try:
+            run = execute(config, folder, resume=options.resume, watch=watch)
+        except Interrupted as stop:
+            raise Interrupted(f"{stop} (the same command with --resume)", stop.code) from None
+    if progress.done < config.steps and not options.quiet:
+        print(f"{folder} is finished already: nothing was run", file=sys.stderr)
+    return run
+
+
+def _show(run: "StoredRun") -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for part in summary.render(run):
+        console.print(part)
+    console.print(f"Saved in {run.path}. Next: trimol report {run.path}", markup=False)
+
+
+def _for_machines(run: "StoredRun") -> dict[str, Any]:
+    """The numbers at the end, as of a comparison of one method and one seed."""
+    from trimol.study import Comparison, summarise
+    from trimol.study.results import Study
+
+    config = run.config
+    rows = [row.json() for row in summarise(Comparison(config.task, {config.method: [run]}, []))]
+    files = sorted(str(path) for path in run.path.iterdir() if not path.name.startswith("."))
+    return {**Study(f"run {config.task}", "", rows).summary(), "files": files}
+
+
+def _measured_rho(config: "RunConfig", given: float | None) -> float:
+    """ρ of the measure: as given, else the method's own, else 0."""
+    if given is not None:
+        return given
+    own = hyperparameters.of(config.method).get("rho")
+    default = 0.0 if own is None else own.default
+    return float(config.hyperparameters.get("rho", default))

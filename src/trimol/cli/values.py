@@ -1,0 +1,108 @@
+"""Values that commands take: from the text a user typed to a number, or one clear line."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tyro.constructors import PrimitiveConstructorSpec
+
+
+def whole_number(text: str, *, least: int) -> int:
+    """A whole number of at least ``least``.
+
+    >>> whole_number("1000", least=1), whole_number("1e3", least=1)
+    (1000, 1000)
+    >>> whole_number("many", least=1)
+    Traceback (most recent call last):
+    ValueError: must be a whole number of at least 1, found 'many'
+    """
+    value = _float(text)
+    if value is None or not value.is_integer() or value < least:
+        raise ValueError(f"must be a whole number of at least {least}, found {text!r}")
+    return int(value)
+
+
+def real_number(text: str, *, above: float = -math.inf, least: float = -math.inf) -> float:
+    """A finite number, above a bound or at least as large as one.
+
+    >>> real_number("1e-3", above=0)
+    0.001
+    >>> real_number("nan", least=0)
+    Traceback (most recent call last):
+    ValueError: must be a finite number of at least 0, found 'nan'
+    """
+    value = _float(text)
+    if value is None or not value > above or not value >= least:
+        raise ValueError(f"must be a finite number{_range(above, least)}, found {text!r}")
+    return value
+
+
+count = partial(whole_number, least=1)
+whole = partial(whole_number, least=0)
+positive = partial(real_number, above=0)
+nonnegative = partial(real_number, least=0)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names between commas, each once.
+
+    >>> names("static,mgda, modo")
+    ('static', 'mgda', 'modo')
+    """
+    found = tuple(name for part in text.split(",") if (name := part.strip()))
+    if not found or len(set(found)) != len(found):
+        raise ValueError(f"must be different names with commas between them, found {text!r}")
+    return found
+
+
+def any_value(text: str) -> Any:
+    """What a text most likely means: a number, true, false, none, or itself.
+
+    >>> [any_value(text) for text in ("3", "1e-3", "true", "none", "printed")]
+    [3, 0.001, True, None, 'printed']
+    """
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return int(text)
+    except ValueError:
+        value = _float(text)
+        return text if value is None else value
+
+
+def typed(read: Callable[[str], Any], metavar: str, *, unset: str = "") -> Any:
+    """How tyro reads an option.
+
+    Args:
+        read: From text to the value; a ValueError says what the text must be.
+        metavar: What the help calls the value.
+        unset: What the help calls the default None: one word, as tyro quotes what has spaces.
+    """
+    return PrimitiveConstructorSpec[Any](
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=lambda texts: read(texts[0]),
+        is_instance=lambda value: True,
+        str_from_instance=lambda value: [unset if value is None else _shown(value)],
+    )
+
+
+def _shown(value: Any) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _float(text: str) -> float | None:
+    """The finite number that a text is; None if it is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _range(above: float, least: float) -> str:
+    if above > -math.inf:
+        return f" above {above:g}"
+    return f" of at least {least:g}" if least > -math.inf else ""

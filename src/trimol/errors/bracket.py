@@ -1,0 +1,165 @@
+r"""Bounds, with a stated confidence, from a few independent batches.
+
+Notation: n batches (*clusters*) with n_b samples each; :math:`w_b = n_b / \bar n`. A mean over them
+is the ratio estimate :math:`\bar v = \frac1n \sum_b w_b v_b`, with the residuals
+:math:`c_b = w_b (v_b - \bar v)` and their covariance
+:math:`\hat\Sigma = \frac1{n-1} \sum_b c_b c_b^\top`, so that :math:`\bar v - \mu` is normal with
+covariance :math:`\hat\Sigma/n` where n is not too small. Batches drawn without replacement vary
+less: leaving the finite-population correction out errs on the safe side.
+
+*A number* is bounded by Student's t. *A norm* is not: :math:`\|\bar v\|^2` is too large by
+:math:`\mathrm{tr}\,\Sigma/n` on average, which is all there is of it at a stationary point. With a
+the error of :math:`\bar v` along :math:`\mu` and :math:`e_\perp` the rest of it,
+
+.. math:: \|\bar v\|^2 = (\|\mu\| + a)^2 + \|e_\perp\|^2, \quad\text{hence}\quad
+          \|\mu\| \le -a + \sqrt{\|\bar v\|^2 - \|e_\perp\|^2} .
+
+:math:`-a` is at most Student's t times :math:`\sqrt{\lambda_1/n}`, whatever the direction of
+:math:`\mu`, and :math:`\|e_\perp\|^2` is at least a sum of :math:`\lambda_i \chi^2_1/n` over all
+eigenvalues of the covariance but the first (interlacing), whose lower quantile is that of the F
+distribution with the same two moments (Welch, Satterthwaite). Each takes half of the error
+probability. The eigenvalues are the sample's: their spread is too large on average, and the bound
+with it.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import scipy
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """An estimate, and between which numbers the truth lies.
+
+    Attributes:
+        value: The estimate, with the noise's own share taken off.
+        error: Its standard error; NaN where it has none but the bracket (E_caw).
+        low: The truth is at least this, and
+        high: at most this, both together with the stated confidence.
+    """
+
+    value: float
+    error: float
+    low: float
+    high: float
+
+    def covers(self, truth: float) -> bool:
+        """Whether ``truth`` is in the bracket."""
+        return self.low <= truth <= self.high
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """K numbers of each of n clusters.
+
+    Attributes:
+        values: n × K, in float64.
+        sizes: How many samples each cluster holds.
+    """
+
+    values: Tensor
+    sizes: Tensor
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """The K means."""
+        return torch.mv(self.values.T, self.sizes) / self.sizes.sum()
+
+    @cached_property
+    def error(self) -> Tensor:
+        """Their standard errors."""
+        n = len(self.sizes)
+        residuals = (self.sizes / self.sizes.mean())[:, None] * (self.values - self.mean)
+        return (residuals.square().sum(0) / (n - 1) / n).sqrt()
+
+    def lower(self, alpha: float) -> Tensor:
+        """Bounds from below, each too large with probability ``alpha``."""
+        return self.mean - student(alpha, len(self.sizes) - 1) * self.error
+
+
+@dataclass(frozen=True)
+class Norm:
+    """The norm of the mean of n vectors of any length, from their inner products.
+
+    Attributes:
+        gramian: ⟨v_a, v_b⟩ of the n clusters, n × n, in float64.
+        sizes: How many samples each cluster holds.
+    """
+
+    gramian: Tensor
+    sizes: Tensor
+
+    @cached_property
+    def square(self) -> float:
+        """The unbiased estimate of ‖μ‖²: ‖v̄‖² − tr Σ̂/n. It can be negative."""
+        return self._plain - float(self._spectrum.sum()) / len(self.sizes)
+
+    @cached_property
+    def square_error(self) -> float:
+        r"""The standard error of `square`: √(4 μᵀΣμ/n + 2 tr Σ²/(n(n − 1)))."""
+        n = len(self.sizes)
+        noise = float(self._spectrum.square().sum())
+        along = self._residual @ self.gramian @ self._share
+        slope = float(along.square().sum()) / (n - 1) - noise / n
+        return math.sqrt(4 * max(slope, 0.0) / n + 2 * noise / (n * (n - 1)))
+
+    def upper(self, alpha: float) -> float:
+        """A bound of ‖μ‖ from above, too small with probability ``alpha`` (module docstring)."""
+        n = len(self.sizes)
+        largest, rest = float(self._spectrum[-1]), self._spectrum[:-1]
+        along = student(alpha / 2, n - 1) * math.sqrt(largest / n)
+        across = _lower_quantile(rest, n, alpha / 2) / n
+        return along + math.sqrt(max(self._plain - across, 0.0))
+
+    @cached_property
+    def _plain(self) -> float:
+        """‖v̄‖²."""
+        return max(float(self._share @ self.gramian @ self._share), 0.0)
+
+    @property
+    def _share(self) -> Tensor:
+        return self.sizes.div(self.sizes.sum())
+
+    @cached_property
+    def _residual(self) -> Tensor:
+        """The n × n matrix that takes the vectors to their residuals c_b."""
+        weights = self.sizes / self.sizes.mean()
+        return weights[:, None] * (torch.eye(len(weights)).to(weights) - self._share)
+
+    @cached_property
+    def _spectrum(self) -> Tensor:
+        """The eigenvalues of Σ̂ that can differ from zero, rising."""
+        residuals = self._residual @ self.gramian @ self._residual.T
+        eigenvalues: Tensor = torch.linalg.eigvalsh((residuals + residuals.T) / 2)
+        return eigenvalues.clamp_min(0) / (len(self.sizes) - 1)
+
+
+def root(square: float, error: float, low: float, high: float) -> Bracket:
+    """From the square of a norm and its standard error to the norm's, inside its bounds.
+
+    The error is √(s + e) − √s: e/(2√s) where s is large beside e, and √e at zero.
+    """
+    value = min(max(math.sqrt(max(square, 0.0)), low), high)
+    return Bracket(value, math.sqrt(value**2 + error) - value, low, high)
+
+
+def student(alpha: float, freedom: int) -> float:
+    """What a Student t variable exceeds with probability ``alpha``.
+
+    >>> round(student(0.025, 15), 3)
+    2.131
+    """
+    return float(scipy.special.stdtrit(freedom, 1 - alpha))
+
+
+def _lower_quantile(spectrum: Tensor, clusters: int, alpha: float) -> float:
+    """What Σ λ_i χ²_1 falls below with probability ``alpha``, the λ_i estimated from clusters."""
+    total, squares = float(spectrum.sum()), float(spectrum.square().sum())
+    if squares == 0:
+        return 0.0
+    freedom = total**2 / squares
+    return total * float(scipy.special.fdtri(freedom, freedom * (clusters - 1), alpha))

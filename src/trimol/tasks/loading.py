@@ -1,0 +1,187 @@
+"""Find a task: a built-in one by its name, your own by the path of its file."""
+
+import hashlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from trimol.tasks.base import Task
+from trimol.tasks.registry import get, names
+
+
+class TaskError(ValueError):
+    """A task that cannot be found or made; the message is one line."""
+
+
+def load(name: str, options: Mapping[str, Any] | None = None) -> Task:
+    """A task, ready to be trained.
+
+    Args:
+        name: A built-in task's name, or ``path/to/file.py:Class``. The class may be left out if
+            the file defines one task only.
+        options: Keyword arguments of the task's constructor.
+
+    Example:
+        >>> load("digits", {"hidden": 32}).hidden
+        32
+        >>> load("digits", {"width": 32})
+        Traceback (most recent call last):
+        trimol.tasks.loading.TaskError: digits has no option 'width': it has hidden, test, validation, seed
+    """  # noqa: E501
+    task = find(name)
+    given = dict(options or {})
+    _check_options(task, name, given)
+    with blaming(name):
+        made = task(**given)
+    _check_names(name, made)
+    return made
+
+
+def find(name: str) -> type[Task]:
+    """The class of a task that `load` makes an instance of."""
+    file = file_of(name)
+    if file is not None:
+        return _from_file(file, name)
+    if name not in names():
+        raise TaskError(
+            f"task must be one of {', '.join(names())} or path/to/file.py:Class, found {name!r}"
+        )
+    return get(name)
+
+
+def file_of(name: str) -> Path | None:
+    """The file in which a user's task is; None for a built-in one.
+
+    >>> str(file_of("my/tasks.py:Mine")), file_of("digits")
+    ('my/tasks.py', None)
+    """
+    path, _, after = name.rpartition(".py")
+    if path and (not after or after.startswith(":")):
+        return Path(f"{path}.py")
+    return None
+
+
+def source(name: str) -> str | None:
+    """SHA-256 of a user's task file: a run's configuration holds it. None for a built-in task.
+
+    >>> source("digits") is None
+    True
+    """
+    file = file_of(name)
+    return None if file is None else hashlib.sha256(_text(file)).hexdigest()
+
+
+def _from_file(file: Path, name: str) -> type[Task]:
+    module = _module(file, name)
+    wanted = name.rpartition(".py")[2].removeprefix(":")
+    own = {
+        key: value
+        for key, value in vars(module).items()
+        if inspect.isclass(value)
+        and issubclass(value, Task)
+        and value.__module__ == module.__name__
+    }
+    if not wanted and len(own) == 1:
+        return next(iter(own.values()))
+    if not wanted or wanted not in own:
+        has = f"its tasks are {', '.join(own)}" if own else "it defines no class derived from Task"
+        found = f"found no task {wanted!r}" if wanted else "name the class after a colon"
+        raise TaskError(f"{file}: {found}; {has}")
+    return own[wanted]
+
+
+def _module(file: Path, name: str) -> ModuleType:
+    """The file's module, imported once for each content."""
+    text = _text(file)
+    label = f"trimol_task_{hashlib.sha256(str(file.resolve()).encode() + text).hexdigest()[:16]}"
+    if label in sys.modules:
+        return sys.modules[label]
+    spec = importlib.util.spec_from_file_location(label, file)
+    if spec is None or spec.loader is None:
+        raise TaskError(f"{file} cannot be imported as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[label] = module  # dataclasses look their module up while it is being made
+    with _forgotten_on_error(label), blaming(name):
+        spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _forgotten_on_error(label: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        del sys.modules[label]
+        raise
+
+
+def _text(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise TaskError(f"cannot read the task file {file}: {error.strerror}") from error
+
+
+@contextmanager
+def blaming(name: str) -> Iterator[None]:
+    """Turn what a user's task file raises into one line that names the file and the line.
+
+    Args:
+        name: The task, as for `load`. Errors of a built-in one, and errors that did not come up
+            through the user's file, are left as they are.
+    """
+    file = file_of(name)
+    try:
+        yield
+    except TaskError:
+        raise
+    except Exception as error:
+        line = None if file is None else _line(error, file)
+        if line is None:
+            raise
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise TaskError(f"{file}, line {line}: {said}") from error
+
+
+def _line(error: Exception, file: Path) -> int | None:
+    """The line of the file at which an error came up; None if it did not."""
+    names = {str(file), str(file.resolve())}
+    if isinstance(error, SyntaxError) and error.filename in names:
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((f.lineno for f in reversed(frames) if f.filename in names), None)
+
+
+def _check_options(task: type[Task], name: str, options: Mapping[str, Any]) -> None:
+    if task.__abstractmethods__:
+        lacking = ", ".join(sorted(task.__abstractmethods__))
+        raise TaskError(f"{name}: the class {task.__name__} must define {lacking}")
+    parameters = inspect.signature(task).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return
+    known = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    for option in options:
+        if option not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise TaskError(f"{name} has no option {option!r}: {has}")
+    missing = [p.name for p in parameters if p.default is p.empty and p.name not in options]
+    missing = [option for option in missing if option in known]
+    if missing:
+        raise TaskError(f"{name} needs the option {missing[0]!r}")
+
+
+def _check_names(name: str, task: Task) -> None:
+    for attribute in ("name", "objectives"):
+        if not getattr(task, attribute, None):
+            raise TaskError(f"{name}: the class {type(task).__name__} must set {attribute}")
+    objectives = task.objectives
+    if isinstance(objectives, str) or len(set(objectives)) < len(objectives):
+        raise TaskError(
+            f"{name}: objectives must be a tuple of different names, found {objectives!r}"
+        )

@@ -1,0 +1,324 @@
+"""`Monitor`: the three errors while a loop of your own trains, in two lines of it."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from numbers import Real
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from trimol.data.draws import whole_number
+from trimol.errors import Errors, estimate, measure
+from trimol.gradients import Losses, reduce
+from trimol.methods import Method
+from trimol.training.assess import evaluating
+from trimol.training.records import Record, Sink, from_errors
+
+# How the brackets of an estimate are called in a record: R_opt_low, R_opt_high.
+_NAMES = {
+    "opt": "R_opt",
+    "pop": "R_pop",
+    "gen": "R_gen",
+    "conflict": "E_ca",
+    "conflict_weight": "E_caw",
+}
+
+
+class SinkFailed(RuntimeError):
+    """A sink has raised; the message names it. The monitor goes on if the loop does."""
+
+
+class Monitor:
+    r"""Measures when due, and hands each measurement, a record, to the sinks.
+
+    Call `step` once in every step of the loop. Where it stands decides what is measured. Between
+    ``loss.backward()`` and ``optimizer.step()`` it sees :math:`(x_t, \lambda_{t+1})`, at which the
+    paper defines E_ca: the weights that the method has just chosen, at the point it chose them
+    for. After ``optimizer.step()`` it sees :math:`(x_{t+1}, \lambda_{t+1})`: weights that are one
+    step old. The R's are those of the x seen, either way. The training goes on as if nothing had
+    been measured: ``.grad`` and torch's random state are left as found.
+
+    Under an initialised ``torch.distributed`` group call it on every process; all measure
+    together, and rank 0 alone feeds its sinks.
+
+    Args:
+        losses: From a batch to its M losses, as for `trimol.measure`.
+        method: The method, for its parameters and ``method.weights``.
+        train: The training data: batches that can be gone over again and again (a ``DataLoader``,
+            a list; no generator).
+        test: Data that is not trained on.
+        every: Measure at every so many steps.
+        cost: Or: measure as often as takes this share of all time at most (0.05: 5 %). The first
+            step is always measured; the next measurement comes when the share, with it included,
+            is not above ``cost``.
+        sinks: Functions that take a record: `trimol.training.sinks`, `trimol.integrations`, or
+            your own. `close` calls the ``close()`` of those that have one.
+        model: A module to put into eval mode for the measuring. Without, ``losses`` is called as
+            it is.
+        metrics: Called without arguments, without gradients, in eval mode: numbers of your own, by
+            name, for the record.
+        objectives: The objectives' names; "0", "1", … by default.
+        rho: ρ of the conflict-avoiding weights.
+        subsample: Estimate from so many random batches (`trimol.errors.estimate`) instead of going
+            over all of the data; others at each measurement. The record then has the bounds
+            too: ``R_opt_low``, ``R_opt_high`` and so on, but no ``gen_bound``.
+        seed: Of these batches.
+        size: How many samples a batch holds, from the batch; read off it by default.
+        clock: What tells the time in seconds, for ``cost``.
+
+    Attributes:
+        steps: How often `step` was called.
+        samples: The training samples that were reported to `step`; None if none were.
+        last: The last record; None before the first.
+
+    Example:
+        >>> import torch, trimol
+        >>> from trimol.training.monitor import Monitor
+        >>> x = torch.tensor([3.0], requires_grad=True)
+        >>> def losses(z): return torch.stack([(x - z).square().mean(), (x + z).square().mean()])
+        >>> train, optimizer = [torch.ones(4)], torch.optim.SGD([x], lr=0.1)
+        >>> method = trimol.MGDA([x], objectives=2)
+        >>> show = lambda record: print(record["step"], f"{record['R_opt']:.3f}")
+        >>> with Monitor(losses, method, train=train, every=2, sinks=[show]) as monitor:
+        ...     for _ in range(4):
+        ...         method(losses(train[0])).backward()
+        ...         _ = monitor.step()
+        ...         optimizer.step(); optimizer.zero_grad()
+        2 3.200
+        4 2.048
+    """
+
+    def __init__(
+        self,
+        losses: Callable[[Any], Losses],
+        method: Method,
+        *,
+        train: Iterable[Any],
+        test: Iterable[Any] | None = None,
+        every: int | None = None,
+        cost: float | None = None,
+        sinks: Sequence[Sink] = (),
+        model: nn.Module | None = None,
+        metrics: Callable[[], Mapping[str, float]] | None = None,
+        objectives: Sequence[str] | None = None,
+        rho: float = 0.0,
+        subsample: int | None = None,
+        seed: int = 0,
+        size: Callable[[Any], float] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        if not isinstance(method, Method):
+            raise TypeError(f"method must be a trimol method, found {type(method).__name__}")
+        _check_again("train", train)
+        _check_again("test", test)
+        self.losses, self.method, self.train, self.test = losses, method, train, test
+        self.schedule = _schedule(every, cost)
+        self.sinks = _checked_sinks(sinks)
+        self.model, self.metrics = model, metrics
+        self.objectives = _names(objectives, method.objectives)
+        self.rho, self.subsample, self.seed, self.size = rho, subsample, seed, size
+        self.steps = 0
+        self.samples: int | None = None
+        self.last: Record | None = None
+        self._watch = _Watch(clock, method.params[0].device)
+
+    def step(self, samples: int | None = None) -> Record | None:
+        """Count one step of the loop, and measure if it is due.
+
+        Args:
+            samples: How many training samples the step took, for ``samples`` in the records.
+
+        Returns:
+            The record if one was made, else None.
+
+        Raises:
+            SinkFailed: A sink raised. The record was made and the other sinks have it.
+        """
+        if samples is not None:
+            self.samples = (self.samples or 0) + whole_number("samples", samples, least=0)
+        self.steps += 1
+        self._watch.look()
+        return self.measure() if self.schedule(self.steps, self._watch) else None
+
+    def measure(self) -> Record:
+        """Measure now, due or not: at the end of training, say.
+
+        Returns:
+            The record, which the sinks get as well.
+        """
+        with self._watch.measuring(), evaluating(self.model) if self.model else nullcontext():
+            record = self._record()
+        self.last = record
+        if not reduce.is_distributed() or dist.get_rank() == 0:
+            self._hand_over(record)
+        return record
+
+    def close(self) -> None:
+        """Close the sinks that can be closed."""
+        for sink in self.sinks:
+            close = getattr(sink, "close", None)
+            if close is not None:
+                close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed loop needs to measure at the same steps: numbers only."""
+        self._watch.look()
+        return {"steps": self.steps, "samples": self.samples, **self._watch.state}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where `state_dict` was taken."""
+        self.steps, self.samples = state["steps"], state["samples"]
+        self._watch.restart({name: state[name] for name in self._watch.state})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _record(self) -> Record:
+        weights = self.method.weights
+        errors, bounds = self._errors()
+        with torch.no_grad():
+            metrics = None if self.metrics is None else dict(self.metrics())
+        record = from_errors(
+            errors,
+            self.objectives,
+            step=self.steps,
+            samples=self.samples,
+            metrics=metrics,
+            weights=weights,
+        )
+        return record | bounds
+
+    def _errors(self) -> tuple[Errors, Record]:
+        """The errors, and the bounds of those that were estimated."""
+        what: dict[str, Any] = {
+            "train": self.train,
+            "test": self.test,
+            "weights": self.method.weights,
+            "rho": self.rho,
+            "size": self.size,
+        }
+        if self.subsample is None:
+            return measure(self.losses, self.method.params, **what), {}
+        # Fresh batches each time, and the same in a resumed loop.
+        found = estimate(
+            self.losses,
+            self.method.params,
+            **what,
+            batches=self.subsample,
+            seed=(self.seed, self.steps),
+        )
+        bounds: Record = {}
+        for name, bracket in found.brackets.items():
+            bounds |= {f"{_NAMES[name]}_low": bracket.low, f"{_NAMES[name]}_high": bracket.high}
+        return found.errors, bounds
+
+    def _hand_over(self, record: Record) -> None:
+        """To every sink, each with a copy of its own; the first that failed is then named."""
+        failures: list[tuple[Sink, Exception]] = []
+        for sink in self.sinks:
+            try:
+                sink(dict(record))
+            except Exception as error:  # noqa: BLE001  # raised below, after the others had theirs
+                failures.append((sink, error))
+        for sink, cause in failures:
+            name = getattr(sink, "__qualname__", type(sink).__name__)
+            said = f"{type(cause).__name__}: {cause}"
+            raise SinkFailed(f"sink {name} failed at step {record['step']}: {said}") from cause
+
+
+class _Watch:
+    """How much time has passed, how much of it was measuring, and how long the last one took.
+
+    Args:
+        clock: What tells the time, in seconds.
+        device: Where the processes, if there are several, talk.
+    """
+
+    def __init__(self, clock: Callable[[], float], device: torch.device) -> None:
+        self.clock = clock
+        self.device = device if reduce.is_distributed() else torch.device("cpu")
+        self.restart({"elapsed": 0.0, "spent": 0.0, "latest": 0.0})
+
+    def restart(self, state: dict[str, float]) -> None:
+        """Go on from these times, from now."""
+        self.state = dict(state)
+        self.seen = self.clock()
+
+    def look(self) -> None:
+        """Read the clock."""
+        now = self.clock()
+        self.state["elapsed"] += now - self.seen
+        self.seen = now
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """The time inside counts as measuring."""
+        self.look()
+        start = self.seen
+        yield
+        self.look()
+        self.state["latest"] = self.seen - start
+        self.state["spent"] += self.state["latest"]
+
+    def share_after_one_more(self) -> float:
+        """The share of measuring if one more is made that takes as long as the last.
+
+        The mean over processes, so that all decide alike.
+        """
+        elapsed, spent, latest = self.state.values()
+        times = [spent + latest, elapsed + latest]
+        joined = reduce.mean_small(torch.tensor(times, dtype=torch.float64, device=self.device))
+        measuring, total = joined.tolist()
+        return float(measuring / total) if total > 0 else 0.0
+
+
+_Schedule = Callable[[int, _Watch], bool]
+
+
+def _schedule(every: int | None, cost: float | None) -> _Schedule:
+    """When a step is to be measured."""
+    if (every is None) == (cost is None):
+        raise ValueError(f"one of every and cost must be given, found {every!r} and {cost!r}")
+    if every is not None:
+        period = whole_number("every", every, least=1)
+        return lambda step, watch: step % period == 0
+    if not isinstance(cost, Real) or not 0 < cost < 1:
+        raise ValueError(f"cost must be a share between 0 and 1, found {cost!r}")
+    share = float(cost)
+    return lambda step, watch: watch.state["spent"] == 0 or watch.share_after_one_more() <= share
+
+
+def _names(objectives: Sequence[str] | None, number: int) -> tuple[str, ...]:
+    names = tuple(map(str, range(number) if objectives is None else objectives))
+    if len(names) != number or len(set(names)) != number:
+        raise ValueError(f"objectives must be {number} different names, found {list(names)}")
+    return names
+
+
+def _checked_sinks(sinks: Sequence[Sink]) -> tuple[Sink, ...]:
+    if callable(sinks):
+        raise TypeError("sinks must be a list of sinks, found a single one: pass [sink]")
+    for sink in sinks:
+        if not callable(sink):
+            raise TypeError(f"sinks must hold functions of a record, found {sink!r}")
+    return tuple(sinks)
+
+
+def _check_again(name: str, loader: Iterable[Any] | None) -> None:
+    if isinstance(loader, Iterator):
+        raise TypeError(
+            f"{name} must be batches that can be gone over again and again (a DataLoader, a list), "
+            f"found {type(loader).__name__}"
+        )

@@ -1,0 +1,99 @@
+"""Records: one measurement of a run as a flat mapping from names to numbers.
+
+What a monitor hands to its sinks, a row of a run's ``metrics.parquet``, a point of a report's
+curves. Keys, in this order, each absent where it was not measured:
+
+- ``step``, the steps done, and ``samples``, the training samples that they took;
+- ``loss/<objective>`` on the whole training data, ``test_loss/<objective>`` on the test data;
+- ``metric/<name>``, the task's metrics on the test data;
+- ``weight/<objective>``, λ, and ``avoiding/<objective>``, λ*_ρ;
+- ``norm/<objective>``, ‖∇f_m‖ on the training data, ``cosine/<a>/<b>`` for every pair of objectives
+  (a before b) and ``conflicting``, the fraction of pairs with a negative cosine;
+- ``R_opt``, ``R_pop``, ``R_gen`` (with its sign) and ``gen_bound`` = ‖∇F_test − ∇F_S‖_F, which
+  R_gen never exceeds in size;
+- ``E_ca``, ``E_caw``.
+
+No clock is in it: the records of a resumed run are those of an unbroken one, byte for byte.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+
+from torch import Tensor
+
+from trimol.errors import Errors
+
+Record = dict[str, float | int]
+Sink = Callable[[Record], None]
+
+
+def from_errors(
+    errors: Errors,
+    objectives: Sequence[str],
+    *,
+    step: int,
+    samples: int | None = None,
+    metrics: Mapping[str, float] | None = None,
+    weights: Tensor | Sequence[float] | None = None,
+) -> Record:
+    """One measurement as a record.
+
+    Args:
+        errors: What `trimol.measure` found.
+        objectives: The names of the objectives, in their order.
+        step: The steps done.
+        samples: The training samples that they took, if known.
+        metrics: Metrics on the test data, by name.
+        weights: λ, as the method has it (some methods' do not sum to one).
+
+    Example:
+        >>> import torch, trimol
+        >>> x = torch.tensor([3.0], requires_grad=True)
+        >>> losses = lambda z: torch.stack([(x - z).square().mean(), (x + 1).square().mean()])
+        >>> errors = trimol.measure(losses, [x], train=[torch.ones(2)], weights=[0.5, 0.5])
+        >>> record = from_errors(errors, ["near", "far"], step=7, weights=[0.5, 0.5])
+        >>> record["step"], record["loss/near"], record["cosine/near/far"], record["R_opt"]
+        (7, 4.0, 1.0, 4.0)
+    """
+    record: Record = {"step": step}
+    if samples is not None:
+        record["samples"] = samples
+    record |= _each("loss", objectives, errors.losses)
+    record |= _each("test_loss", objectives, errors.test_losses)
+    record |= {f"metric/{name}": value for name, value in (metrics or {}).items()}
+    record |= _each("weight", objectives, None if weights is None else _floats(weights))
+    record |= _each("avoiding", objectives, errors.min_norm)
+    record |= _each("norm", objectives, errors.norms)
+    record |= {
+        f"cosine/{objectives[a]}/{objectives[b]}": float(errors.cosines[a][b])
+        for a, b in combinations(range(len(objectives)), 2)
+    }
+    numbers = {
+        "conflicting": errors.conflicting,
+        "R_opt": errors.opt,
+        "R_pop": errors.pop,
+        "R_gen": errors.gen,
+        "gen_bound": errors.bound,
+        "E_ca": errors.conflict,
+        "E_caw": errors.conflict_weight,
+    }
+    return record | {name: value for name, value in numbers.items() if value is not None}
+
+
+def objectives_of(names: Sequence[str]) -> tuple[str, ...]:
+    """The objectives' names, from the keys of a record.
+
+    >>> objectives_of(["step", "loss/fit", "loss/slope", "weight/fit"])
+    ('fit', 'slope')
+    """
+    return tuple(name.removeprefix("loss/") for name in names if name.startswith("loss/"))
+
+
+def _each(kind: str, objectives: Sequence[str], values: Sequence[float] | None) -> Record:
+    if values is None:
+        return {}
+    return {f"{kind}/{name}": value for name, value in zip(objectives, values, strict=True)}
+
+
+def _floats(weights: Tensor | Sequence[float]) -> list[float]:
+    return [float(weight) for weight in weights]

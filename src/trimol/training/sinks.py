@@ -1,0 +1,126 @@
+"""Where a monitor's records go: the terminal, a parquet file.
+
+A sink is any function of a record (`trimol.training.records`), and may have ``close()``. Those for
+other tools are in `trimol.integrations`.
+"""
+
+import sys
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from typing import TextIO
+
+from trimol._extras import require
+from trimol._files import replace
+from trimol.errors.measure import short
+from trimol.training.records import Record
+
+# What a line of the terminal shows, in this order; a prefix stands for all that begin with it.
+_SHOWN = {
+    "R_opt": "opt",
+    "R_pop": "pop",
+    "R_gen": "gen",
+    "E_ca": "conflict",
+    "E_caw": "conflict weight",
+}
+
+
+class Terminal:
+    """One compact line a record, on stderr: the step, the losses, the metrics, the errors.
+
+    In colour where rich (the ``studies`` extra) is installed and the terminal has it.
+
+    Args:
+        file: Where to write instead.
+
+    Example:
+        >>> import sys
+        >>> record = {"step": 200, "loss/fit": 0.53, "loss/slope": 2.0, "metric/accuracy": 0.971}
+        >>> Terminal(sys.stdout)(record | {"R_opt": 0.0019, "R_gen": -2e-4, "E_ca": 4e-5})
+        step 200 · loss 0.53 2 · accuracy 0.97 · opt 1.9e-3 · gen -2e-4 · conflict 4e-5
+    """
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        self.file = file
+
+    def __call__(self, record: Record) -> None:
+        """Write the line."""
+        file = self.file or sys.stderr  # looked up now: tests and notebooks replace it
+        if find_spec("rich") is None:
+            print(line(record), file=file, flush=True)
+            return
+        console = require("rich.console", extra="studies", purpose="colour").Console(file=file)
+        console.print(line(record), soft_wrap=True, markup=False, emoji=False)
+
+
+class Parquet:
+    """All records so far in a parquet file, one row each: whole at any moment, or not there.
+
+    Each record rewrites the file, under another name that is then renamed: a crash leaves the old
+    file or the new one. Needs polars (the ``studies`` extra).
+
+    Args:
+        path: The file.
+        resume: Whether to continue a file that exists. The first new record replaces what the file
+            has of its step and later ones, which a resumed loop measures anew. Without, a file
+            that exists is an error.
+
+    Example:
+        >>> import polars, tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "metrics.parquet"
+        >>> sink = Parquet(path)
+        >>> sink({"step": 1, "R_opt": 0.5}); sink({"step": 2, "R_opt": 0.25})
+        >>> polars.read_parquet(path)["R_opt"].to_list()
+        [0.5, 0.25]
+    """
+
+    def __init__(self, path: str | Path, *, resume: bool = False) -> None:
+        self._polars = require("polars", extra="studies", purpose="the parquet sink")
+        self.path = Path(path)
+        if not self.path.parent.is_dir():
+            raise ValueError(f"path must be in a folder that exists, found {self.path}")
+        if self.path.exists() and not resume:
+            raise FileExistsError(
+                f"{self.path} exists: pass resume=True to continue it, or another path"
+            )
+        found = self._polars.read_parquet(self.path).to_dicts() if self.path.exists() else []
+        # A key that a record has not is a null in its row.
+        self.rows: list[Record] = [
+            {key: value for key, value in row.items() if value is not None} for row in found
+        ]
+        self._resumed = bool(found)
+
+    def __call__(self, record: Record) -> None:
+        """Add a row."""
+        if self._resumed:
+            self.rows = [row for row in self.rows if row["step"] < record["step"]]
+            self._resumed = False
+        rows = [*self.rows, dict(record)]
+        buffer = BytesIO()
+        self._polars.from_dicts(rows, infer_schema_length=None).write_parquet(buffer)
+        replace(self.path, buffer.getvalue())
+        self.rows = rows  # what is in the file: a write that failed adds nothing
+
+
+def line(record: Record) -> str:
+    """A record in one line.
+
+    >>> line({"step": 3, "loss/0": 1.5, "test_loss/0": 1.75, "weight/0": 1.0, "R_opt": 0.25})
+    'step 3 · loss 1.5 · test 1.8 · weights 1 · opt 0.25'
+    """
+    parts = [f"step {record['step']}"]
+    for prefix, name in {"loss/": "loss", "test_loss/": "test"}.items():
+        parts += _joined(name, record, prefix)
+    parts += [
+        f"{key.removeprefix('metric/')} {short(value)}"
+        for key, value in record.items()
+        if key.startswith("metric/")
+    ]
+    parts += _joined("weights", record, "weight/")
+    parts += [f"{name} {short(record[key])}" for key, name in _SHOWN.items() if key in record]
+    return " · ".join(parts)
+
+
+def _joined(name: str, record: Record, prefix: str) -> list[str]:
+    values = [short(value) for key, value in record.items() if key.startswith(prefix)]
+    return [f"{name} {' '.join(values)}"] if values else []

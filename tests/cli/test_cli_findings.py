@@ -1,0 +1,158 @@
+"""What a comparison found, on made-up runs whose answer is known."""
+
+import io
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console, RenderableType
+
+from trimol.cli import findings, summary, tables
+from trimol.study import Comparison, Row, RunConfig, StoredRun, summarise
+from trimol.study.store import table
+
+NOISE = (0.01, -0.02, 0.015, -0.005, 0.0)
+
+
+def drawn(*parts: RenderableType, width: int = 80) -> list[str]:
+    file = io.StringIO()
+    Console(width=width, file=file).print(*parts, sep="\n")
+    return file.getvalue().splitlines()
+
+
+def made_up(method: str, seed: int, fit: float, opt: float, accuracy: float = 0.5) -> StoredRun:
+    record = {
+        "step": 10,
+        "loss/fit": fit,
+        "test_loss/fit": fit,
+        "metric/accuracy": accuracy,
+        "weight/fit": 1.0,
+        "avoiding/fit": 0.5,
+        "R_opt": opt,
+        "E_ca": opt**2,
+        "cosine/fit/slope": -0.5,
+        "cosine/fit/other": math.nan,
+    }
+    config = RunConfig(task="digits", method=method, lr=0.1, steps=10, seed=seed)
+    run = StoredRun(Path("x"), config, {}, table([record]), {"record": record}, ("fit",))
+    run.__dict__["direction"] = torch.tensor([opt])
+    return run
+
+
+def comparison(**levels: float) -> Comparison:
+    """R_opt of each method at its level, with the same noise in all, as paired runs have; the loss
+    is all noise.
+    """
+    runs = {
+        method: [
+            made_up(method, seed, fit=1 + NOISE[(seed + i) % 5], opt=level + NOISE[seed] * (i + 1))
+            for seed in range(5)
+        ]
+        for i, (method, level) in enumerate(levels.items())
+    }
+    return Comparison("digits", runs, [])
+
+
+def test_the_best_is_marked_where_it_is_clear() -> None:
+    assert findings.best(comparison(static=3.0, mgda=2.0, modo=1.0)) == {
+        ("modo", "R_opt"),
+        ("modo", "E_ca"),
+    }
+
+
+def test_nothing_is_marked_within_the_noise() -> None:
+    assert findings.best(comparison(static=3.0, mgda=1.0, modo=1.0)) == set()
+    assert findings.best(comparison(static=3.0)) == set()
+
+
+def test_metrics_are_not_marked() -> None:
+    runs = {
+        method: [made_up(method, seed, 1.0, 1.0, level + noise) for seed, noise in enumerate(NOISE)]
+        for method, level in {"static": 0.9, "modo": 0.1}.items()
+    }
+    runs["modo"][0] = made_up("modo", 0, 1.0, 1.0, 0.12)  # noise of its own, or t is infinite
+    found = Comparison("digits", runs, [])
+    assert findings.best(found) == set()
+    assert "accuracy" in findings.sentences(found)[0]
+
+
+def test_differences_in_words() -> None:
+    found = comparison(static=3.0, mgda=3.0, modo=1.0)
+    first, second = findings.sentences(found)
+    assert first == "mgda − static: no difference larger than noise"
+    assert second.startswith("modo − static: R_opt −2.000 ± 0.0")
+    assert second.endswith("(lower)")
+    assert "fit" not in second
+
+
+def test_one_seed_says_nothing_about_noise() -> None:
+    found = comparison(static=3.0, modo=1.0)
+    single = Comparison("digits", {m: runs[:1] for m, runs in found.runs.items()}, [])
+    assert findings.sentences(single) == ["modo − static: one seed cannot say"]
+    assert findings.best(single) == set()
+    assert findings.readings(summarise(single)) == []
+
+
+def test_both_readings_of_the_conflict() -> None:
+    ((method, mean, definition, unbiased),) = findings.readings(summarise(comparison(modo=1.0)))
+    values = torch.tensor([1 + noise for noise in NOISE], dtype=torch.float64)
+    assert method == "modo"
+    assert mean == pytest.approx(values.square().mean().item(), rel=1e-6)
+    assert definition == pytest.approx(values.mean().square().item(), rel=1e-6)
+    assert unbiased == pytest.approx(definition - values.var().item() / 5, rel=1e-5)
+
+
+def test_weights_are_means_over_seeds() -> None:
+    assert findings.weights(comparison(modo=1.0)) == [("modo", [1.0], [0.5])]
+
+
+def test_diverged_runs_are_named() -> None:
+    found = comparison(modo=1.0)
+    config = found.runs["modo"][0].config
+    failed = Comparison("digits", found.runs, [(config, "the loss 'fit' is nan")])
+    assert findings.failures(failed) == ["modo, seed 0: the loss 'fit' is nan"]
+
+
+def test_a_summary_says_what_became_of_the_run() -> None:
+    said = "\n".join(drawn(*summary.render(made_up("modo", 0, fit=1.0, opt=2.0))))
+    assert "digits, trained with modo (lr=0.1): 10 steps of 64 samples, seed 0" in said
+    assert "R_opt  2  optimization: 0 where" in said
+    assert "Gradients of 1 of 2 pairs of losses point against each other." in said
+    assert "R_pop" not in said  # it was not measured
+
+
+ROWS = [
+    Row(method, metric, mean, None, 5, ci=mean / 10)
+    for method in ("static", "modo")
+    for metric, mean in {"cross-entropy": 0.13, "R_opt": 2e-3, "[b]odd": 3.0}.items()
+]
+
+
+def text(rows: list[Row], width: int) -> list[str]:
+    return drawn(tables.draw(tables.grid(rows, {("modo", "R_opt")}), width), width=width)
+
+
+def test_a_column_has_one_unit_and_the_best_a_mark() -> None:
+    found = tables.grid(ROWS, {("modo", "R_opt")})
+    assert found.units == {"cross-entropy": 0, "R_opt": -3, "[b]odd": 0}
+    assert found.cells["modo", "R_opt"] == ("2.00*", "±0.20")
+    assert found.cells["static", "R_opt"] == ("2.00", "±0.20")
+
+
+def test_methods_go_down_where_the_width_allows_it() -> None:
+    lines = text(ROWS, 80)
+    assert any(line.split()[:1] == ["method"] for line in lines)
+    assert any("[b]odd" in line for line in lines)
+    assert any(line.split() == ["modo", "0.130", "2.00*", "3.00"] for line in lines)
+
+
+def test_metrics_go_down_where_it_does_not() -> None:
+    many = [
+        Row(method, f"objective {i}", float(i), None, 5, ci=0.1)
+        for method in ("static", "modo")
+        for i in range(12)
+    ]
+    lines = text(many, 60)
+    assert any(line.split() == ["objective", "11", "11.00", "11.00"] for line in lines)
+    assert not any("…" in line for line in lines)

@@ -1,0 +1,213 @@
+"""Replicas that step together against ordinary methods that step alone, on the same gradients."""
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trimol import methods
+from trimol.methods.replicated import Jacobians, replicated
+
+M, D, STEPS = 3, 5, 12
+
+CASES = {
+    "static": ("static", {}),
+    "mgda": ("mgda", {}),
+    "mgda-rho": ("mgda", {"rho": 0.3}),
+    "smg": ("smg", {}),
+    "modo": ("modo", {"gamma": 0.2, "rho": 0.1}),
+    "modo-three": ("modo", {"gamma": 0.2, "draws": 3}),
+    "modo-simultaneous": ("modo", {"gamma": 0.2, "simultaneous": True}),
+    "modo-every": ("modo", {"gamma": 0.2, "every": 3}),
+    "moco": ("moco", {"beta": 0.3}),
+    "moco-rho": ("moco", {"beta": 0.7, "rho": 0.2}),
+    "moco-gamma": ("moco", {"beta": 0.3, "gamma": 0.1, "rho": 0.1, "zero_start": True}),
+    "crmogm": ("crmogm", {"alpha": 0.7, "rho": 0.1}),
+    "cagrad": ("cagrad", {"c": 0.4}),
+    "pcgrad": ("pcgrad", {"seed": 3}),
+    "upgrad": ("upgrad", {}),
+}
+
+
+def gradients(replicas, draws, objectives=M, seed=0, steps=STEPS):
+    """Some gradients, (steps, draws, R, M, d)."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (steps, draws, replicas, objectives, D)
+    return torch.randn(shape, generator=generator, dtype=torch.float64) + 0.3
+
+
+def alone(name, rows, weights=None, **hyperparameters):
+    """λ and directions of an ordinary method on losses whose gradients are ``rows``."""
+    x = torch.zeros(rows.shape[-1], dtype=rows.dtype, requires_grad=True)
+    method = methods.get(name)([x], rows.shape[2], weights=weights, **hyperparameters)
+    found, directions = [], []
+    for step in rows:
+        used = step if method.due else step.mean(0, keepdim=True)
+        x.grad = None
+        method(*[row @ x for row in used]).backward()
+        found.append(method.weights)
+        directions.append(x.grad)
+    return torch.stack(found), torch.stack(directions)
+
+
+def together(method, rows):
+    found, directions = [], []
+    for step in rows:
+        used = step if method.due else step.mean(0, keepdim=True)
+        directions.append(method.direction(list(used)))
+        found.append(method.weights)
+    return torch.stack(found), torch.stack(directions)
+
+
+def assert_equal_to_alone(name, method, rows, **each):
+    weights, directions = together(method, rows)
+    assert weights.dtype == torch.float64
+    for r in range(rows.shape[2]):
+        own = {key: values[r] for key, values in each.items()}
+        expected = alone(name, rows[:, :, r], **own)
+        torch.testing.assert_close(weights[:, r], expected[0], rtol=0, atol=1e-12)
+        torch.testing.assert_close(directions[:, r], expected[1], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("replicas", [1, 5])
+@pytest.mark.parametrize("objectives", [2, 3, 6])
+@pytest.mark.parametrize("case", CASES)
+def test_every_replica_is_the_ordinary_method(case, objectives, replicas):
+    name, hyperparameters = CASES[case]
+    method = replicated(name, replicas=replicas, objectives=objectives, **hyperparameters)
+    rows = gradients(replicas, method.draws, objectives)
+    each = {key: [value] * replicas for key, value in hyperparameters.items()}
+    assert_equal_to_alone(name, method, rows, **each)
+
+
+@pytest.mark.parametrize(
+    ("name", "each"),
+    [
+        ("modo", {"gamma": [0.0, 0.1, 2.0], "rho": [0.0, 0.5, 0.0]}),
+        ("mgda", {"rho": [0.0, 0.1, 10.0]}),
+        ("moco", {"beta": [0.1, 0.5, 1.0], "rho": [0.0, 0.1, 1.0]}),
+        ("moco", {"gamma": [0.0, 0.1, 1.0], "beta": [0.1, 0.5, 1.0]}),
+        ("crmogm", {"alpha": [0.0, 0.5, 1.0], "rho": [0.1, 0.0, 1.0]}),
+        ("cagrad", {"c": [0.0, 0.4, 1.0]}),
+    ],
+)
+def test_a_tensor_holds_one_hyperparameter_a_replica(name, each):
+    tensors = {key: torch.tensor(values, dtype=torch.float64) for key, values in each.items()}
+    method = replicated(name, replicas=3, objectives=M, **tensors)
+    rows = gradients(3, method.draws)
+    assert_equal_to_alone(name, method, rows, **each)
+
+
+def test_weights_of_each_replica():
+    start = torch.tensor([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]], dtype=torch.float64)
+    method = replicated("modo", replicas=2, objectives=3, weights=start, gamma=0.1)
+    rows = gradients(2, 2)
+    assert_equal_to_alone("modo", method, rows, weights=start, gamma=[0.1, 0.1])
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.floats(-1e3, 1e3, width=32), min_size=12, max_size=12),
+    st.integers(-6, 6),
+    st.sampled_from(["mgda", "modo"]),
+)
+def test_nasty_gradients(entries, exponent, name):
+    """Zero, equal, opposite and badly scaled gradients: as good as the ordinary method's."""
+    rows = torch.tensor(entries, dtype=torch.float64).reshape(1, 2, 3, 2).repeat(2, 1, 1, 1)
+    rows[:, :, 0] *= 10.0**exponent
+    method = replicated(name, replicas=2, objectives=3)
+    rows = rows[:1] if method.draws == 1 else rows
+    direction = method.direction(list(rows))
+    for r in range(2):
+        own = rows[None, :, r]
+        expected = alone(name, own)[1][0]
+        scale = float(own.abs().max()) + 1e-300
+        # λ need not be unique, the direction is.
+        torch.testing.assert_close(direction[r] / scale, expected / scale, rtol=0, atol=1e-9)
+
+
+class Lazy(Jacobians):
+    """Evidence of a trainer that never forms Jacobians for MoDo."""
+
+    def jacobian(self):
+        raise AssertionError("not asked for")
+
+    gramian = jacobian
+
+
+def test_evidence_that_computes_what_is_asked_for():
+    rows = gradients(4, 2)
+    first = replicated("modo", replicas=4, objectives=M, gamma=0.3)
+    second = replicated("modo", replicas=4, objectives=M, gamma=0.3)
+    for step in rows:
+        torch.testing.assert_close(second.direction(Lazy(step)), first.direction(list(step)))
+    torch.testing.assert_close(second.weights, first.weights)
+
+
+@pytest.mark.parametrize("case", ["mgda", "modo", "moco", "crmogm", "pcgrad"])
+def test_resuming_is_exact(case):
+    name, hyperparameters = CASES[case]
+    whole = replicated(name, replicas=3, objectives=M, **hyperparameters)
+    rows = gradients(3, whole.draws)
+    expected = together(whole, rows)
+    first = replicated(name, replicas=3, objectives=M, **hyperparameters)
+    together(first, rows[:5])
+    second = replicated(name, replicas=3, objectives=M, **hyperparameters)
+    second.load_state_dict(first.state_dict())
+    found = together(second, rows[5:])
+    assert torch.equal(found[0], expected[0][5:])
+    assert torch.equal(found[1], expected[1][5:])
+
+
+@pytest.mark.parametrize("case", ["mgda", "modo", "moco", "crmogm", "upgrad"])
+def test_a_replica_with_nan_keeps_its_weights_and_harms_no_other(case):
+    name, hyperparameters = CASES[case]
+    method = replicated(name, replicas=2, objectives=M, **hyperparameters)
+    rows = gradients(2, method.draws)
+    rows[[0, 3], :, 0, 0, 0] = float("nan")
+    before = method.weights[0]
+    with pytest.warns(RuntimeWarning, match=r"NaN or infinity in replicas \[0\]"):
+        first = method.direction(list(rows[0]))
+    assert torch.equal(method.weights[0], before)
+    assert first[0].isnan().any()
+    assert first[1].isfinite().all()
+    weights, directions = together(method, rows[1:])
+    assert method.skipped.tolist() == [2, 0]
+    for r in range(2):
+        with pytest.warns(RuntimeWarning) if r == 0 else nullcontext():
+            expected = alone(name, rows[:, :, r], **hyperparameters)
+        torch.testing.assert_close(weights[:, r], expected[0][1:], rtol=0, atol=1e-12)
+        torch.testing.assert_close(
+            directions[:, r], expected[1][1:], rtol=0, atol=1e-12, equal_nan=True
+        )
+
+
+def test_draws_and_needs():
+    method = replicated("modo", replicas=2, objectives=2, draws=3)
+    assert (method.draws, method.needs, method.replicas) == (3, "product", 2)
+    assert not replicated("static", replicas=2, objectives=2).due
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="replicas must be a whole number of at least 1, found 0"):
+        replicated("mgda", replicas=0, objectives=2)
+    with pytest.raises(ValueError, match=r"gamma must be one value, .* found shape \(3,\)"):
+        replicated("modo", replicas=2, objectives=2, gamma=torch.ones(3))
+    with pytest.raises(ValueError, match="gamma must be a finite number of at least 0, found -1"):
+        replicated("modo", replicas=2, objectives=2, gamma=torch.tensor([1.0, -1.0]))
+    with pytest.raises(NotImplementedError, match="run replicated, found 'gradnorm'"):
+        replicated("gradnorm", replicas=2, objectives=2)
+    with pytest.raises(ValueError, match=r"draws must be the same .* found \[2, 3\]"):
+        replicated("modo", replicas=2, objectives=2, draws=torch.tensor([2, 3]))
+
+
+def test_bad_evidence():
+    method = replicated("modo", replicas=2, objectives=3)
+    with pytest.raises(ValueError, match="must hold 2 tensors, one per draw, found 1"):
+        method.direction([torch.zeros(2, 3, 4)])
+    with pytest.raises(ValueError, match=r"shape \(2, 3, d\), found \(3, 2, 4\)"):
+        method.direction([torch.zeros(3, 2, 4)] * 2)
+    with pytest.raises(ValueError, match=r"weights of shape \(2, 3\), found \(1, 3\)"):
+        method.load_state_dict(replicated("modo", replicas=1, objectives=3).state_dict())

@@ -1,0 +1,152 @@
+"""The sentences and tables at the top, and what the reader is warned of."""
+
+import math
+
+import pytest
+import torch
+from report_samples import OBJECTIVES, compared, config, record, records, save
+
+from trimol.report import summary
+from trimol.report.runs import comparisons
+from trimol.report.triangle import triangle
+
+
+def ended(tmp_path, ends, **options):
+    """Runs of one record each, with these last values, by method and seed."""
+    runs = [
+        save(
+            tmp_path / f"{method}-{seed}",
+            config(method, seed=seed),
+            [record(1000, OBJECTIVES) | values],
+            **options,
+        )
+        for method, all_values in ends.items()
+        for seed, values in enumerate(all_values)
+    ]
+    (found,) = comparisons(runs)
+    return found
+
+
+def cell(table, row, column):
+    (place,) = (i for i, name in enumerate(table.columns) if name.startswith(column))
+    return next(cells[place] for cells in table.rows if cells[0] == row)
+
+
+def test_the_table_has_means_and_intervals_in_the_columns_unit(tmp_path):
+    found = ended(tmp_path, {"modo": [{"R_opt": 1e-3}, {"R_opt": 3e-3}], "mgda": [{"R_opt": 5e-3}]})
+    table = summary.final(found)
+    assert "R_opt ×10⁻³" in table.columns
+    assert cell(table, "modo", "R_opt") == "2 ± 13"  # 12.7062 · √2 / √2
+    assert cell(table, "mgda", "R_opt") == "5"
+    assert cell(table, "modo", "seeds") == "2"
+    assert [name for name in table.columns if "test loss" in name]
+
+
+def test_generalization_is_averaged_without_its_sign(tmp_path):
+    found = ended(tmp_path, {"modo": [{"R_gen": -0.5}, {"R_gen": 0.5}]})
+    assert cell(summary.final(found), "modo", "|R_gen|") == "0.5 ± 0"
+
+
+def test_both_readings_of_the_conflict(tmp_path):
+    runs = [
+        save(
+            tmp_path / str(seed),
+            config(seed=seed),
+            [record(0, OBJECTIVES) | {"E_ca": 1.0}],
+            direction=torch.tensor([sign, 0.5]),
+        )
+        for seed, sign in enumerate((0.75**0.5, -(0.75**0.5)))
+    ]
+    table = summary.final(*comparisons(runs))
+    assert cell(table, "modo", "E_ca of the mean") == "0.25"
+    (place,) = (i for i, name in enumerate(table.columns) if name == "E_ca")
+    assert table.rows[0][place] == "1 ± 0"
+
+
+def test_without_test_data_the_table_says_training(tmp_path):
+    (found,) = comparisons(compared(tmp_path, seeds=2, steps=50, test=False))
+    table = summary.final(found)
+    assert any("training loss" in name for name in table.columns)
+    assert not any(name.startswith("R_pop") for name in table.columns)
+    assert summary.absent(found) == ["There is no test data: R_pop and R_gen are not known."]
+
+
+def test_numbers_that_are_not_finite_are_told(tmp_path):
+    found = ended(tmp_path, {"modo": [{"R_opt": 1.0}, {"R_opt": math.nan}, {"R_opt": 3.0}]})
+    assert cell(summary.final(found), "modo", "R_opt").endswith("(2 of 3 finite)")
+    (text,) = summary.warnings(found)
+    assert text.startswith("modo: 1 of 3 runs recorded numbers that are not finite, from step 1000")
+
+
+def test_unfinished_runs_are_told(tmp_path):
+    rows = records(OBJECTIVES, 100)
+    runs = [
+        save(tmp_path / "a", config("mgda"), rows),
+        save(tmp_path / "b", config("mgda", seed=1), rows[:2], finished=False),
+        save(tmp_path / "c", config("mgda", seed=2), rows),
+        save(tmp_path / "d", config("modo"), rows[:2], finished=False),
+        save(tmp_path / "e", config("modo", seed=1), [], finished=False),
+    ]
+    (found,) = comparisons(runs)
+    assert summary.warnings(found) == [
+        "mgda: unfinished and left out: seed 1.",
+        "modo: no run is finished; shown as far as measured (step 50 and 0 of 1000).",
+    ]
+
+
+def test_a_single_seed_is_warned_of(tmp_path):
+    found = ended(tmp_path, {"modo": [{}], "mgda": [{}, {}]})
+    (text,) = summary.warnings(found)
+    assert text.startswith("One seed only for modo:")
+
+
+def test_the_headline_says_what_was_compared_and_who_came_out_ahead(tmp_path):
+    apart = [{"R_opt": 1e-3 + i * 1e-6, "R_gen": 0.1 * i, "E_ca": 0.2} for i in range(3)]
+    other = [{"R_opt": 2e-3 + i * 1e-6, "R_gen": 0.2 * i, "E_ca": 0.1} for i in range(3)]
+    first, second = summary.headline(ended(tmp_path, {"mgda": apart, "modo": other}))
+    assert first == (
+        "2 methods on digits with 3 objectives: cross-entropy, MSE and Huber; 3 seeds each, "
+        "1000 steps of 64 samples."
+    )
+    assert "R_opt: mgda" in second
+    assert "R_opt: mgda, 0.0010010 ± 0.0000025;" in second
+    assert "|R_gen|: mgda, 0.10 ± 0.25 (intervals overlap: modo)" in second
+    assert second.endswith("E_ca: modo, 0.1 ± 0.")
+
+
+def test_one_method_has_no_winner(tmp_path):
+    found = ended(tmp_path, {"modo": [{}, {}]})
+    assert len(summary.headline(found)) == 1
+    assert summary.absent(found) == [
+        "One method alone makes no trade-off: no triangle of the three errors."
+    ]
+
+
+def test_nothing_measured_is_said(tmp_path):
+    (found,) = comparisons([save(tmp_path, config(), [], finished=False)])
+    assert summary.absent(found) == ["Nothing has been measured yet."]
+    assert summary.final(found).columns == ("method", "seeds")
+    assert summary.headline(found)[0].startswith("1 method on digits with 0 objectives")
+
+
+def test_the_triangles_table_is_relative(tmp_path):
+    found = ended(
+        tmp_path,
+        {
+            "modo": [{"R_opt": 1.0, "R_gen": 4.0, "E_ca": 1.0}],
+            "mgda": [{"R_opt": 4.0, "R_gen": 1.0, "E_ca": 1.0}],
+        },
+    )
+    table = summary.relative(triangle(found))
+    assert table.rows == (
+        ("mgda", "1 (worst)", "0.25", "1 (worst)"),
+        ("modo", "0.25", "1 (worst)", "1 (worst)"),
+    )
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_every_row_has_as_many_cells_as_there_are_columns(tmp_path, seeds):
+    (found,) = comparisons(compared(tmp_path, seeds=seeds, steps=50, rho=0.1))
+    table = summary.final(found)
+    assert {len(row) for row in table.rows} == {len(table.columns)}
+    assert any(name.startswith("E_caw") for name in table.columns)

@@ -1,0 +1,88 @@
+"""Two processes that share every batch do what one does with the whole of it."""
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.multiprocessing.spawn import spawn
+
+from trimol.tasks import Batch, Data, Task
+from trimol.training import assess, start, train
+
+METHODS = ("static", "modo", "mgda", "moco")
+BATCH = 10  # shared out as 5 + 5; the two draws of modo as 3 + 2, twice
+
+
+class Curve(Task):
+    """A trunk and two heads, in float64."""
+
+    name = "curve"
+    objectives = ("square", "cube")
+
+    def model(self) -> nn.Module:
+        return nn.ModuleDict(
+            {"trunk": nn.Linear(1, 6), "one": nn.Linear(6, 1), "two": nn.Linear(6, 1)}
+        ).double()
+
+    def shared(self, model: nn.Module) -> Any:
+        assert isinstance(model, nn.ModuleDict)
+        return model["trunk"].parameters()
+
+    def losses(self, model: nn.Module, batch: Batch) -> list[Tensor]:
+        assert isinstance(model, nn.ModuleDict)
+        (x,) = batch
+        inside = model["trunk"](x).tanh()
+        return [
+            (model["one"](inside) - x**2).square().mean(),
+            (model["two"](inside) - x**3).square().mean(),
+        ]
+
+    def metrics(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        return {"mean": batch[0].mean()}
+
+    def data(self) -> Data:
+        x = torch.linspace(-1, 1, 301, dtype=torch.float64)[:, None]
+        return Data(train=(x[::2],), test=(x[1::2] ** 2,))
+
+
+def outcome(name: str) -> dict[str, Any]:
+    run = train(start(Curve(), name, batch_size=BATCH), steps=5)
+    values = torch.cat([p.detach().flatten() for p in run.model.parameters()])
+    return {"params": values, "record": assess(run).record}
+
+
+def work(rank: int, port: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "ACCELERATE_USE_CPU": "true",
+    }
+    torch.save({name: outcome(name) for name in METHODS}, Path(folder) / f"{rank}.pt")
+    assert dist.get_world_size() == 2
+    dist.destroy_process_group()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@pytest.mark.slow
+def test_two_processes_equal_one(tmp_path: Path) -> None:
+    spawn(work, args=(free_port(), str(tmp_path)), nprocs=2)
+    first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
+    for name in METHODS:
+        alone = outcome(name)
+        assert torch.equal(first[name]["params"], second[name]["params"]), name
+        torch.testing.assert_close(first[name]["params"], alone["params"], rtol=1e-9, atol=1e-11)
+        assert first[name]["record"] == pytest.approx(alone["record"], rel=1e-6, abs=1e-9), name

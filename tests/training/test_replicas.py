@@ -1,0 +1,334 @@
+"""Replicas in one program against the ordinary runs of the same seeds."""
+
+import pytest
+import torch
+from torch import nn
+
+from trimol import simplex
+from trimol.tasks import Data, Task, get
+from trimol.training import assess, start, train
+from trimol.training.replica_evidence import gramians, jacobians
+from trimol.training.replicas import Neighbours, NotReplicable, Replicas
+
+SEEDS = [0, 3, 5]
+
+
+class Small(Task):
+    """Two losses of a small network, in float64."""
+
+    name = "small"
+    objectives = ("first", "second")
+
+    def __init__(self, net=None, optimizer=None, data=None, heads=False):
+        self.net, self.make, self.given, self.heads = net, optimizer, data, heads
+
+    def model(self):
+        net = self.net or (lambda: nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)))
+        return net().double()
+
+    def losses(self, model, batch):
+        x, y = batch
+        error = model(x) - y
+        return [error[:, 0].square().mean(), error[:, 1].abs().add(1).log().mean()]
+
+    def data(self):
+        return self.given or data(0)
+
+    def optimizer(self, params, lr):
+        return self.make(params, lr) if self.make else super().optimizer(params, lr)
+
+    def shared(self, model):
+        return model[0].parameters() if self.heads else super().shared(model)
+
+
+def data(seed, count=40):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(count, 4, generator=generator, dtype=torch.float64)
+    y = torch.randn(count, 2, generator=generator, dtype=torch.float64) + x[:, :2]
+    half = count // 2
+    return Data(train=(x[:half], y[:half]), test=(x[half:], y[half:]))
+
+
+def alone(task, method, seed, steps, **settings):
+    return train(start(task, method, seed=seed, **settings), steps)
+
+
+def assert_same(replicas, number, run, **tolerance):
+    own = replicas.module(number)
+    for found, expected in zip(
+        own.state_dict().values(), run.model.state_dict().values(), strict=True
+    ):
+        torch.testing.assert_close(found, expected, **tolerance)
+    torch.testing.assert_close(replicas.method.weights[number], run.method.weights, **tolerance)
+
+
+TIGHT = {"rtol": 1e-11, "atol": 1e-11}
+
+
+@pytest.mark.parametrize(
+    ("method", "hyperparameters"),
+    [
+        ("static", {}),
+        ("mgda", {}),
+        ("modo", {"gamma": 0.5}),
+        ("modo", {"gamma": 0.5, "draws": 3}),
+        ("modo", {"gamma": 0.5, "every": 3}),
+        ("smg", {}),
+        ("moco", {}),
+        ("crmogm", {"rho": 0.1}),
+        ("upgrad", {}),
+    ],
+)
+@pytest.mark.parametrize(("heads", "batch_size"), [(False, 6), (True, 7)])
+def test_a_replica_is_the_run_of_its_seed(method, hyperparameters, heads, batch_size):
+    settings = {"lr": 0.2, "hyperparameters": hyperparameters, "batch_size": batch_size}
+    replicas = Replicas(Small(heads=heads), method, seeds=SEEDS, **settings).train(12)
+    for number, seed in enumerate(SEEDS):
+        run = alone(Small(heads=heads), method, seed, steps=12, **settings)
+        assert_same(replicas, number, run, **TIGHT)
+        assert (replicas.step, replicas.samples) == (run.step, run.samples)
+
+
+@pytest.mark.parametrize("method", ["static", "mgda", "modo"])
+def test_digits_in_float32(method):
+    settings = get("digits").settings[method]
+    given = {"lr": settings.lr, "hyperparameters": dict(settings.method)}
+    replicas = Replicas(get("digits")(), method, seeds=[1, 2], **given).train(10)
+    for number, seed in enumerate([1, 2]):
+        run = alone(get("digits")(), method, seed, steps=10, **given)
+        assert_same(replicas, number, run, rtol=1e-3, atol=1e-5)
+
+
+def adam(params, lr):
+    return torch.optim.Adam(params, lr=lr)
+
+
+def momentum(params, lr):
+    return torch.optim.SGD(params, lr=lr, momentum=0.9, weight_decay=0.01)
+
+
+@pytest.mark.parametrize("make", [None, adam, momentum])
+def test_step_sizes_and_hyperparameters_of_each_replica(make):
+    lr, gamma = [0.0, 0.01, 0.05], [0.0, 0.3, 1.0]
+    replicas = Replicas(
+        Small(optimizer=make),
+        "modo",
+        seeds=SEEDS,
+        lr=torch.tensor(lr, dtype=torch.float64),
+        hyperparameters={"gamma": torch.tensor(gamma, dtype=torch.float64)},
+        batch_size=6,
+    ).train(15)
+    for i, seed in enumerate(SEEDS):
+        own = {"lr": lr[i], "hyperparameters": {"gamma": gamma[i]}, "batch_size": 6}
+        run = alone(Small(optimizer=make), "modo", seed, steps=15, **own)
+        assert_same(replicas, i, run, **TIGHT)
+
+
+@pytest.mark.parametrize("make", [adam, momentum])
+def test_one_step_size_with_an_optimizer_that_has_state(make):
+    replicas = Replicas(Small(optimizer=make), "mgda", seeds=SEEDS, lr=0.05, batch_size=6).train(9)
+    for i, seed in enumerate(SEEDS):
+        run = alone(Small(optimizer=make), "mgda", seed, steps=9, lr=0.05, batch_size=6)
+        assert_same(replicas, i, run, **TIGHT)
+
+
+def test_data_of_each_replica():
+    each = [data(i) for i in range(3)]
+    replicas = Replicas(Small(), "modo", seeds=SEEDS, batch_size=6, data=each).train(10)
+    errors = replicas.measure()
+    for i, seed in enumerate(SEEDS):
+        run = alone(Small(data=each[i]), "modo", seed, steps=10, batch_size=6)
+        assert_same(replicas, i, run, **TIGHT)
+        assert errors[i].opt == pytest.approx(assess(run).errors.opt, rel=1e-9)
+
+
+def test_neighbours_are_data_sets_with_one_sample_replaced():
+    base, other = data(0), data(7)
+    neighbours = Neighbours(
+        base, torch.tensor([-1, 4, 19]), tuple(tensor[:3] for tensor in other.train)
+    )
+    held = Replicas(Small(), "mgda", seeds=[1] * 3, batch_size=6, data=neighbours).train(12)
+    explicit = [neighbours[i] for i in range(3)]
+    apart = Replicas(Small(), "mgda", seeds=[1] * 3, batch_size=6, data=explicit).train(12)
+    for name, tensor in held.params.items():
+        assert torch.equal(tensor, apart.params[name])
+    changed = [
+        (a != b).any(1).nonzero() for a, b in zip(explicit[1].train, base.train, strict=True)
+    ]
+    assert [c.tolist() for c in changed] == [[[4]], [[4]]]
+    assert not torch.equal(held.params["0.weight"][0], held.params["0.weight"][1])
+
+
+def test_measure_is_that_of_the_single_runs():
+    replicas = Replicas(Small(), "modo", seeds=SEEDS, batch_size=6).train(10)
+    for seed, found in zip(SEEDS, replicas.measure(rho=0.2), strict=True):
+        run = alone(Small(), "modo", seed, steps=10, batch_size=6)
+        expected = assess(run, rho=0.2).errors
+        for name in ("opt", "pop", "gen", "conflict", "conflict_weight", "bound"):
+            assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-8), name
+        torch.testing.assert_close(found.direction, expected.direction, **TIGHT)
+        torch.testing.assert_close(found.gramian, expected.gramian, **TIGHT)
+
+
+def test_measuring_changes_nothing():
+    whole = Replicas(Small(), "moco", seeds=SEEDS, batch_size=6).train(9)
+    parts = Replicas(Small(), "moco", seeds=SEEDS, batch_size=6).train(4)
+    parts.measure()
+    parts.train(5)
+    for name, tensor in parts.params.items():
+        assert torch.equal(tensor, whole.params[name])
+    assert torch.equal(parts.method.weights, whole.method.weights)
+
+
+def test_measuring_in_groups_is_measuring_at_once(monkeypatch):
+    replicas = Replicas(Small(), "static", seeds=SEEDS, batch_size=6).train(3)
+    whole = replicas.measure()
+    monkeypatch.setattr("trimol.training.replicas._HELD", 1)
+    for found, expected in zip(replicas.measure(), whole, strict=True):
+        assert found.opt == pytest.approx(expected.opt, rel=1e-12)
+
+
+def test_resuming_is_exact():
+    whole = Replicas(Small(optimizer=adam), "moco", seeds=SEEDS, batch_size=6).train(12)
+    first = Replicas(Small(optimizer=adam), "moco", seeds=SEEDS, batch_size=6).train(5)
+    state = first.state_dict()
+    first.train(3)  # the state is a copy
+    second = Replicas(Small(optimizer=adam), "moco", seeds=SEEDS, batch_size=6)
+    second.load_state_dict(state)
+    second.train(7)
+    assert (second.step, second.samples) == (12, 72)
+    for name, tensor in second.params.items():
+        assert torch.equal(tensor, whole.params[name])
+    assert torch.equal(second.method.weights, whole.method.weights)
+
+
+@pytest.mark.parametrize("method", ["mgda", "modo"])
+def test_batch_normalisation_is_each_replica_s_own(method):
+    def net():
+        return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+
+    replicas = Replicas(Small(net), method, seeds=SEEDS, batch_size=6).train(8)
+    for i, seed in enumerate(SEEDS):
+        run = alone(Small(net), method, seed, steps=8, batch_size=6)
+        assert_same(replicas, i, run, **TIGHT)
+    before = {name: buffer.clone() for name, buffer in replicas._buffers.items()}
+    replicas.measure()
+    assert all(torch.equal(before[name], buffer) for name, buffer in replicas._buffers.items())
+
+
+def test_dropout_cannot_be_that_of_the_single_runs():
+    task = Small(lambda: nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 2)))
+    with pytest.raises(NotReplicable, match=r"task 'small' cannot .* one by one"):
+        Replicas(task, "static", seeds=SEEDS, batch_size=6).train(1)
+
+
+def test_a_replica_that_diverges_leaves_the_others_alone():
+    lr = torch.tensor([0.1, 1e300, 0.1], dtype=torch.float64)
+    replicas = Replicas(Small(), "static", seeds=SEEDS, lr=lr, batch_size=6).train(6)
+    assert replicas.diverged.tolist()[::2] == [-1, -1]
+    assert 0 < replicas.diverged[1] < 6
+    assert_same(replicas, 2, alone(Small(), "static", 5, steps=6, lr=0.1, batch_size=6), **TIGHT)
+
+
+def test_watch_sees_the_new_weights_before_x_moves():
+    seen = []
+
+    def watch(replicas):
+        seen.append((replicas.step, replicas.params["0.bias"].clone(), replicas.method.weights))
+
+    replicas = Replicas(Small(), "modo", seeds=SEEDS, batch_size=6)
+    start_bias = replicas.params["0.bias"].detach().clone()
+    replicas.train(2, watch=watch)
+    assert [step for step, _, _ in seen] == [0, 1]
+    assert torch.equal(seen[0][1], start_bias)
+    assert torch.equal(seen[1][2], replicas.method.weights)
+
+
+class Twice(nn.Module):
+    """A weight that is used twice, and one that is turned the other way."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(30, 30), nn.Linear(30, 20)
+
+    def forward(self, x):
+        h = self.first(torch.tanh(self.first(x)))
+        return torch.sigmoid(self.second(h)) @ self.second.weight
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        lambda: nn.Sequential(nn.Linear(30, 40), nn.ReLU(), nn.Linear(40, 25)),
+        lambda: nn.Sequential(nn.Linear(30, 40, bias=False), nn.Tanh(), nn.Linear(40, 2)),
+        lambda: nn.Sequential(nn.Unflatten(1, (1, 30)), nn.Conv1d(1, 3, 5), nn.Flatten()),
+        lambda: nn.Sequential(nn.Unflatten(1, (5, 6)), nn.Linear(6, 40), nn.Flatten()),
+        Twice,
+    ],
+)
+@pytest.mark.parametrize("batch", [2, 50])
+def test_gramians_without_gradients_are_those_of_the_gradients(net, batch):
+    torch.manual_seed(0)
+    models = [net().double() for _ in range(3)]
+    names = dict(models[0].named_parameters())
+    params = {n: torch.stack([dict(m.named_parameters())[n] for m in models]) for n in names}
+    params = {n: p.detach().requires_grad_() for n, p in params.items()}
+    x = torch.randn(3, batch, 30, dtype=torch.float64)
+
+    def one(own, z):
+        y = torch.func.functional_call(models[0], own, (z,))
+        return torch.stack([y.square().mean(), y.sin().mean(), y.abs().mean()])
+
+    losses = torch.func.vmap(one)(params, x)
+    rows = jacobians(losses, list(params.values()))
+    torch.testing.assert_close(gramians(losses, list(params.values())), rows @ rows.mT, **TIGHT)
+    for r in range(3):
+        own = one(dict(models[r].named_parameters()), x[r])
+        single = torch.autograd.grad(own[1], list(models[r].parameters()))
+        torch.testing.assert_close(rows[r, 1], torch.cat([g.flatten() for g in single]), **TIGHT)
+
+
+def test_gramians_of_gradients_whose_squares_vanish():
+    weight = torch.ones(2, 3, requires_grad=True)
+    losses = torch.stack([weight.sum(1), 1e-25 * weight.sum(1)], dim=1)  # 1e-50 is 0 in float32
+    found = gramians(losses, [weight])
+    assert found[:, 1, 1].tolist() == [0, 0]
+    assert simplex.min_norm(found).tolist() == [[0, 1]] * 2
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="seeds must hold at least one seed, found none"):
+        Replicas(Small(), "static", seeds=[])
+    with pytest.raises(ValueError, match="data must be one for each of 3 seeds, found 2"):
+        Replicas(Small(), "static", seeds=SEEDS, data=[data(0), data(1)])
+    with pytest.raises(ValueError, match=r"as many training samples .* found \[10, 20\]"):
+        Replicas(Small(), "static", seeds=[0, 1], data=[data(0), data(1, 20)])
+    with pytest.raises(ValueError, match=r"lr must be one number, or 3 of at least 0, found \[1"):
+        Replicas(Small(), "static", seeds=SEEDS, lr=torch.ones(2))
+    with pytest.raises(NotReplicable, match=r"optimizer must treat every entry .* found LBFGS"):
+        Replicas(Small(optimizer=lambda p, lr: torch.optim.LBFGS(p)), "static", seeds=SEEDS)
+
+
+def test_gramians_of_weights_that_multiply_each_other():
+    """W2 W1 x: the gradients of W1 are not formed, and those of W2, which enters twice, are."""
+    torch.manual_seed(3)
+    first = torch.randn(2, 30, 40, dtype=torch.float64, requires_grad=True)
+    second = torch.randn(2, 5, 30, dtype=torch.float64, requires_grad=True)
+    bias = torch.randn(2, 30, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(2, 7, 40, dtype=torch.float64)
+    logits = x @ (second @ first).mT + (second @ bias[..., None]).mT
+    losses = torch.stack([logits.square().mean((1, 2)), logits.exp().mean((1, 2))], 1)
+    params = [first, second, bias]
+    rows = torch.stack(
+        [
+            torch.stack(
+                [
+                    torch.cat([g[r].flatten() for g in torch.autograd.grad(
+                        losses[r, m], params, retain_graph=True)])
+                    for m in range(2)
+                ]
+            )
+            for r in range(2)
+        ]
+    )  # fmt: skip
+    assert torch.allclose(gramians(losses, params), rows @ rows.mT, rtol=1e-10)
