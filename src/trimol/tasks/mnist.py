@@ -18,7 +18,7 @@ PIXELS = 28 * 28
 Activation = Literal["none", "relu"]
 
 
-class TwoLinear(nn.Sequential):
+class TwoLinear(nn.Module):
     r"""Two linear layers with nothing between, multiplied in the cheaper order.
 
     .. math:: W_2 (W_1 x + b_1) + b_2 = (W_2 W_1)\, x + (W_2 b_1 + b_2)
@@ -30,18 +30,18 @@ class TwoLinear(nn.Sequential):
     Example:
         >>> layers = TwoLinear(nn.Linear(5, 4), nn.Linear(4, 3))
         >>> x = torch.randn(7, 5)
-        >>> torch.allclose(layers(x), layers[1](layers[0](x)), atol=1e-6)
+        >>> torch.allclose(layers(x), layers.second(layers.first(x)), atol=1e-6)
         True
     """
 
     def __init__(self, first: nn.Linear, second: nn.Linear) -> None:
-        super().__init__(first, second)
+        super().__init__()
+        self.first, self.second = first, second
 
     def forward(self, x: Tensor) -> Tensor:
         """The logits."""
-        first, second = self
-        weight = second.weight @ first.weight
-        return F.linear(x, weight, second.weight @ first.bias + second.bias)
+        weight = self.second.weight @ self.first.weight
+        return F.linear(x, weight, self.second.weight @ self.first.bias + self.second.bias)
 
 
 class MNIST(Classifier):
