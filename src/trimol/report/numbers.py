@@ -53,7 +53,7 @@ def unit(values: Iterable[float]) -> int:
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     if largest == 0 or 0.05 <= largest < 1e4:
         return 0
-    return 3 * math.floor((math.log10(largest) + 1e-9) / 3)
+    return 3 * math.floor((math.log10(largest) + 1.3) / 3)  # from 0.05 to 50 of that unit
 
 
 def power(exponent: int) -> str:
