@@ -197,3 +197,37 @@ def test_bad_input_is_one_clear_line(options, message):
     given |= {"start": QUADRATIC.start, "objectives": 3, **options}
     with pytest.raises(ValueError, match=message):
         simulate(QUADRATIC, given.pop("arms"), **given)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_stopped_simulation_goes_on_bit_for_bit(tmp_path, monkeypatch, optimizer):
+    monkeypatch.setattr(synthetic, "KEPT", 10)
+    arms = [Arm("mgda", 0.1), *(Arm("modo", 0.1, {"gamma": g}, batch=2) for g in (0.0, 0.1))]
+    arms.append(Arm("moco", 0.1, {"beta": 0.5}, batch=2))
+    options = {
+        "data": QUADRATIC.draw(range(2)),
+        "start": QUADRATIC.start,
+        "seeds": [1, 2],
+        "steps": 35,
+        "objectives": 3,
+        "snapshots": [0, 12, 33],
+        "optimizer": optimizer,
+    }
+    whole = simulate(QUADRATIC, arms, **options)
+
+    kept = tmp_path / "state.pt"
+    real_program = synthetic._Program
+
+    class Stopped(real_program):
+        def _directions(self, step):
+            if step == 27:
+                raise KeyboardInterrupt
+            return super()._directions(step)
+
+    monkeypatch.setattr(synthetic, "_Program", Stopped)
+    with pytest.raises(KeyboardInterrupt):
+        simulate(QUADRATIC, arms, kept=kept, **options)
+    monkeypatch.setattr(synthetic, "_Program", real_program)
+    resumed = simulate(QUADRATIC, arms, kept=kept, **options)
+    assert torch.equal(resumed.x, whole.x)
+    assert torch.equal(resumed.weights, whole.weights)

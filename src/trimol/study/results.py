@@ -183,9 +183,7 @@ def part(
             included.
         compute: Makes the tables, by name.
     """
-    text = json.dumps(dict(settings), sort_keys=True)
-    stem = f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    folder = Path(folder)
+    stem, folder = part_name(name, settings), Path(folder)
     done = folder / f"{stem}.json"
     if done.is_file():
         names = files.read_json(done)["tables"]
@@ -196,6 +194,12 @@ def part(
         files.write_table(folder / f"{stem}-{table}.parquet", content)
     files.write_json(done, {"tables": list(tables), "settings": dict(settings)})
     return tables
+
+
+def part_name(name: str, settings: Mapping[str, Any]) -> str:
+    """The name of a part, by all that decides it."""
+    text = json.dumps(dict(settings), sort_keys=True)
+    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _plain(found: Row) -> Row:

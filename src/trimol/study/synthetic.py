@@ -11,6 +11,7 @@ size.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -22,8 +23,10 @@ from trimol import simplex
 from trimol.data import sizes
 from trimol.methods import replicated
 from trimol.methods.replicated import Replicated
+from trimol.study import files
 
 Watch = Callable[[int, int], None]
+KEPT = 10_000  # steps between states that are kept
 _BLOCK = 256  # steps whose samples are drawn at once
 _WORD_BITS = 53  # of a random word, those that a float64 holds
 
@@ -81,6 +84,7 @@ def simulate(
     optimizer: Literal["sgd", "adam"] = "sgd",
     decay: float = 0.0,
     watch: Watch | None = None,
+    kept: Path | None = None,
 ) -> Trace:
     r"""Run every arm on every trial, all together.
 
@@ -101,6 +105,8 @@ def simulate(
         optimizer: Plain SGD, or Adam (0.9, 0.999, 1e-8).
         decay: How α falls with t.
         watch: Called with (steps done, T) now and then.
+        kept: A file for the state every so many steps. One that exists is gone on from, bit for
+            bit; it must be of the same call.
 
     Example:
         >>> from trimol.tasks.quadratic import Quadratic
@@ -117,7 +123,7 @@ def simulate(
         raise ValueError(f"snapshots must be steps from 0 to {steps}, found {wanted[:1]}…")
     with torch.no_grad():
         program = _Program(problem, arms, data, start, seeds, objectives, optimizer, decay)
-        return program.run(steps, wanted, watch)
+        return program.run(steps, wanted, watch, kept)
 
 
 def measure(
@@ -274,10 +280,17 @@ class _Program:
         self.x.requires_grad_()
         return torch.optim.Adam([self.x], lr=float(self.lr[0]), foreach=False)
 
-    def run(self, steps: int, wanted: Sequence[int], watch: Watch | None) -> Trace:
+    def run(
+        self, steps: int, wanted: Sequence[int], watch: Watch | None, kept: Path | None
+    ) -> Trace:
         asked = set(wanted)
         seen: list[tuple[Tensor, Tensor]] = []
-        for step in range(steps + 1):
+        first = 0
+        if kept is not None and kept.exists():
+            first, seen = self._go_on(files.read_tensors(kept))
+        for step in range(first, steps + 1):
+            if kept is not None and step > first and step % KEPT == 0:
+                files.write_tensors(kept, self._state(step, seen))
             directions = self._directions(step)
             if step in asked:
                 weights = torch.cat([group.runs.weights for group in self.groups])
@@ -288,6 +301,26 @@ class _Program:
                 watch(step, steps)
         points, weights = (torch.stack(each) for each in zip(*seen, strict=True))
         return Trace(tuple(wanted), self._by_arm(points), self._by_arm(weights))
+
+    def _state(self, step: int, seen: list[tuple[Tensor, Tensor]]) -> dict[str, Any]:
+        """All that the steps from this one on depend on, and what was seen before."""
+        return {
+            "step": step,
+            "seen": seen,
+            "x": self.x.detach(),
+            "adam": None if self.adam is None else self.adam.state_dict(),
+            "groups": [group.runs.state_dict() for group in self.groups],
+        }
+
+    def _go_on(self, state: dict[str, Any]) -> tuple[int, list[tuple[Tensor, Tensor]]]:
+        if self.adam is None:
+            self.x = state["x"]
+        else:
+            self.x.copy_(state["x"])
+            self.adam.load_state_dict(state["adam"])
+        for group, own in zip(self.groups, state["groups"], strict=True):
+            group.runs.load_state_dict(own)
+        return state["step"], state["seen"]
 
     def _directions(self, step: int) -> Tensor:
         """Each method's direction, from one evaluation of all gradients."""

@@ -10,7 +10,8 @@ import polars
 import torch
 from torch import Tensor
 
-from trimol.study.results import part
+from trimol.study import files
+from trimol.study.results import part, part_name
 from trimol.study.synthetic import Arm, Trace, Watch, measure, simulate
 from trimol.tasks.toy import STARTS, Toy, Variant
 
@@ -81,7 +82,10 @@ def toy(
         "decay": DECAY,
         "data": data.tolist(),
     }
-    tables = part(folder, "toy", settings, lambda: _compute(task, data, seeds, steps, watch))
+    kept = folder / f"{part_name('toy', settings)}.pt"
+    files.make_folder(folder)
+    tables = part(folder, "toy", settings, lambda: _compute(task, data, seeds, steps, watch, kept))
+    kept.unlink(missing_ok=True)
     return ToyTables(**tables, source=task.source)
 
 
@@ -95,7 +99,7 @@ def label(method: str, gamma: float | None) -> str:
 
 
 def _compute(
-    task: Toy, data: Tensor, seeds: int, steps: int, watch: Watch | None
+    task: Toy, data: Tensor, seeds: int, steps: int, watch: Watch | None, kept: Path
 ) -> dict[str, polars.DataFrame]:
     trials = [(start, seed) for seed in range(seeds) for start in range(len(STARTS))]
     every = max(1, steps // 2000)
@@ -111,6 +115,7 @@ def _compute(
         optimizer="adam",
         decay=DECAY,
         watch=watch,
+        kept=kept,
     )
     coarse = _thin(trace, max(1, len(trace.steps) // 50))
     return {
