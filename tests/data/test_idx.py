@@ -54,6 +54,7 @@ def test_every_truncation_is_refused(tmp_path_factory: pytest.TempPathFactory, e
         (encoded(IMAGES), "is no sound gzip file"),
         (gzip.compress(encoded(IMAGES))[:10] + b"\xff" * 30, "is no sound gzip file"),
     ],
+    ids=range(9),  # the content holds the time at which it was compressed
 )
 def test_damaged_files(tmp_path: Path, content: bytes, message: str) -> None:
     with pytest.raises(BadData, match=message) as error:
