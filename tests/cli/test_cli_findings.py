@@ -118,7 +118,7 @@ def test_a_summary_says_what_became_of_the_run() -> None:
     said = "\n".join(drawn(*summary.render(made_up("modo", 0, fit=1.0, opt=2.0))))
     assert "digits, trained with modo (lr=0.1): 10 steps of 64 samples, seed 0" in said
     assert "R_opt  2  optimization: 0 where" in said
-    assert "Gradients of 1 of 2 pairs of losses point against each other." in said
+    assert "Conflict: the gradients of 1 of 2 pairs of losses have a negative cosine." in said
     assert "R_pop" not in said  # it was not measured
 
 

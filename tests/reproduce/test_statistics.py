@@ -201,3 +201,18 @@ def test_an_unknown_statistic_is_one_clear_line():
         ValueError, match=r"statistic must be one of change, flat, .* found 'magic'"
     ):
         get("magic")
+
+
+def test_less_is_open_where_it_did_not_happen_in_every_run():
+    table = polars.DataFrame(
+        {
+            "method": ["a", "a", "b", "b"],
+            "seed": [0, 1, 0, 1],
+            "arrival": [10, 20, None, 50],
+        }
+    )
+    found = get("less")(
+        table, metric="arrival", unit="seed", first={"method": "a"}, second={"method": "b"}
+    )
+    assert found.verdict == "inconclusive"
+    assert "did not happen in every run" in found.words

@@ -97,7 +97,7 @@ def test_interrupted_and_resumed(
     assert e.value.code == code
     assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["run"]["step"] == 7
-    with pytest.raises(StoreError, match="holds this run unfinished: resume it, or choose"):
+    with pytest.raises(StoreError, match="holds this run unfinished: resume it"):
         execute(CONFIG, tmp_path)
     again = execute(CONFIG, tmp_path, resume=True)
     assert again.record == finished.record

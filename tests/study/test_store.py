@@ -166,3 +166,21 @@ def test_one_process_a_folder(tmp_path: Path) -> None:
         assert (tmp_path / ".lock").read_text() == str(os.getpid())
     with locked(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"record": {}}'])
+def test_a_summary_that_is_none_is_named(tmp_path, content):
+    config = RunConfig(task="digits", method="static", lr=1.0, steps=1)
+    (tmp_path / "config.json").write_text(config.model_dump_json())
+    (tmp_path / "summary.json").write_text(content)
+    with pytest.raises(StoreError, match=r"summary\.json is damaged or not ours"):
+        store.load(tmp_path)
+
+
+def test_a_finished_run_without_its_records_is_named(tmp_path):
+    config = RunConfig(task="digits", method="static", lr=1.0, steps=1)
+    (tmp_path / "config.json").write_text(config.model_dump_json())
+    summary = {"record": {}, "steps": 1, "samples": 64, "seconds": 0.1}
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    with pytest.raises(StoreError, match=r"cannot read .*metrics\.parquet"):
+        store.load(tmp_path)

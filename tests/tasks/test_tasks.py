@@ -45,3 +45,18 @@ def test_losses_are_means_over_samples(name: str) -> None:
 def test_unknown_task() -> None:
     with pytest.raises(ValueError, match=r"name must be one of digits, .*, found 'mnist8'"):
         tasks.get("mnist8")
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        (torch.utils.data.DataLoader([1, 2]), "train must be a tuple of tensors, .* DataLoader"),
+        (torch.zeros(3), "train must be a tuple of tensors, .* Tensor"),
+        ((), "train must be a tuple of tensors, .* tuple"),
+        ((torch.zeros(3), torch.zeros(4)), "train must hold tensors with as many .* found 3, 4"),
+    ],
+    ids=range(4),
+)
+def test_data_that_is_none_is_refused(train, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        Data(train=train, test=(torch.zeros(2),))

@@ -84,7 +84,7 @@ def conflicts(record: Record) -> str:
     """How many pairs of losses are in conflict, in words; empty for a single loss.
 
     >>> conflicts({"cosine/a/b": -0.5, "cosine/a/c": 0.1, "cosine/b/c": 0.9})
-    'Gradients of 1 of 3 pairs of losses point against each other.'
+    'Conflict: the gradients of 1 of 3 pairs of losses have a negative cosine.'
     >>> conflicts({})
     ''
     """
@@ -93,7 +93,26 @@ def conflicts(record: Record) -> str:
         return ""
     against = sum(value < 0 for value in cosines)
     pairs = count(len(cosines), "pair")
-    return f"Gradients of {against or 'none'} of {pairs} of losses point against each other."
+    return f"Conflict: the gradients of {against} of {pairs} of losses have a negative cosine."
+
+
+def worse(first: Record, last: Record) -> str:
+    """Which training losses ended above their start, in words; empty if none did.
+
+    >>> worse({"loss/a": 1.0, "loss/b": 1.0}, {"loss/a": 2.0, "loss/b": 0.1})
+    'Not trained well: a ended above its start. Errors near 0 mean little there; try a smaller lr.'
+    """
+    names = [
+        name.removeprefix("loss/")
+        for name in last
+        if name.startswith("loss/") and name in first and last[name] > first[name]
+    ]
+    if not names:
+        return ""
+    return (
+        f"Not trained well: {', '.join(names)} ended above {'its' if len(names) == 1 else 'their'} "
+        "start. Errors near 0 mean little there; try a smaller lr."
+    )
 
 
 def setting(config: "RunConfig") -> str:
@@ -125,6 +144,8 @@ def render(run: "StoredRun") -> list["RenderableType"]:
     parts.append(_errors(found, said))
     if conflicts(found):
         parts.append(Padding(Text(conflicts(found)), (0, 0, 0, 2)))
+    if warning := worse(run.metrics.row(0, named=True), found):
+        parts.append(Text(warning, style="bold red"))
     return parts
 
 

@@ -27,9 +27,10 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print(json_format.dumps(found, indent=1))
         return 0
+    width = max(len(name) for name in tasks.names())
     for task in found:
-        print(f"{task['task']:<11} {task['summary']}")
-        print(f"{'':<11} losses: {', '.join(task['objectives'])}")
+        print(f"{task['task']:<{width}}  {task['summary']}")
+        print(f"{'':<{width}}  losses: {', '.join(task['objectives'])}")
     print("A task of your own: trimol run path/to/file.py:Class")
     return 0
 

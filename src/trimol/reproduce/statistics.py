@@ -168,9 +168,13 @@ def less(
 ) -> Finding:
     """Whether a number is less in the first rows than in the second, unit by unit (paired)."""
     one, two = (_units(choose(table, rows), metric, unit) for rows in (first, second))
-    shared = sorted(set(one) & set(two))
+    words = f"{metric}: {_rows(first)} minus {_rows(second)}"
+    shared = [key for key in sorted(set(one) & set(two)) if None not in (one[key], two[key])]
+    if len(shared) < len(set(one) | set(two)):  # what never happened has no time to compare
+        nothing = Interval(np.nan, -np.inf, np.inf, len(shared))
+        return Finding(nothing, "inconclusive", f"{words} (did not happen in every run)")
     found = mean(np.array([one[key] - two[key] for key in shared]))
-    return Finding(found, below(found, 0), f"{metric}: {_rows(first)} minus {_rows(second)}")
+    return Finding(found, below(found, 0), words)
 
 
 @statistic

@@ -89,7 +89,9 @@ def _enter(config: RunConfig, path: Path, resume: bool, stack: ExitStack) -> boo
     if finished(config, path):  # by another process, just now
         return True
     if (path / store.CONFIG).exists() and not resume:
-        raise StoreError(f"{path} holds this run unfinished: resume it, or choose another folder")
+        raise StoreError(
+            f"{path} holds this run unfinished: resume it (--resume), or choose another folder"
+        )
     return False
 
 
@@ -118,6 +120,11 @@ def finished(config: RunConfig, path: Path) -> bool:
     there = store.read_config(path)
     if there.key != config.key:
         name = there.differences(config)[0]
+        if name == "source":
+            raise StoreError(
+                f"{path} holds a run of {config.task} as it was before it changed: choose another "
+                "folder"
+            )
         raise StoreError(
             f"{path} holds another run ({name} is {getattr(there, name)!r} there, "
             f"{getattr(config, name)!r} here): choose another folder"

@@ -94,16 +94,29 @@ def load(folder: Path | str) -> StoredRun:
         StoreError: There is none, or one of its files is damaged, which is named.
     """
     path = Path(folder)
-    environment, summary, metrics = (path / name for name in (ENVIRONMENT, SUMMARY, METRICS))
-    table = read_table(metrics) if metrics.exists() else polars.DataFrame()
+    environment, metrics = (path / name for name in (ENVIRONMENT, METRICS))
+    summary = _summary(path / SUMMARY)
+    # A finished run has its records: without them it is damaged, and reading says so.
+    there = metrics.exists() or summary is not None
+    table = read_table(metrics) if there else polars.DataFrame()
     return StoredRun(
         path=path,
         config=read_config(path),
         environment=read_json(environment) if environment.exists() else {},
         metrics=table,
-        summary=read_json(summary) if summary.exists() else None,
+        summary=summary,
         objectives=objectives_of(table.columns),
     )
+
+
+def _summary(file: Path) -> dict[str, Any] | None:
+    """The summary of a finished run; None if there is none."""
+    if not file.exists():
+        return None
+    found = read_json(file)
+    if not isinstance(found, dict) or not {"record", "steps", "samples", "seconds"} <= found.keys():
+        raise StoreError(f"{file} is damaged or not ours: no summary of a run; move it away")
+    return found
 
 
 def read_config(folder: Path) -> RunConfig:

@@ -28,6 +28,27 @@ class Data:
     test: Batch
     validation: Batch | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("train", "test", "validation"):
+            _check_samples(name, getattr(self, name))
+
+
+def _check_samples(name: str, found: Any) -> None:
+    if found is None and name == "validation":
+        return
+    # What may be lazy needs a length and indexing; what is one object in place of several does not.
+    if not isinstance(found, tuple | list) or not found:
+        raise TypeError(
+            f"{name} must be a tuple of tensors, one sample a row, such as (inputs, labels), found "
+            f"{type(found).__name__}"
+        )
+    sizes = [len(tensor) for tensor in found]
+    if len(set(sizes)) > 1:
+        raise ValueError(
+            f"{name} must hold tensors with as many samples each, found "
+            f"{', '.join(map(str, sizes))}"
+        )
+
 
 @dataclass(frozen=True)
 class Settings:

@@ -97,6 +97,11 @@ def start(
     autocast = _autocast(precision)
     where = whereabouts()
     data = task.data()
+    if not isinstance(data, Data):
+        raise TypeError(
+            f"data() of {type(task).__name__} must return a trimol.tasks.Data, found "
+            f"{type(data).__name__}"
+        )
     with _forked(where.device):
         torch.manual_seed(seed)
         model = task.model().to(where.device)
