@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -102,7 +103,9 @@ def _value(parameter: Hyperparameter, text: str, flag: str) -> Any:
 
 def _unknown(method: str, flag: str, known: Collection[str], taken: Collection[str]) -> str:
     own = ", ".join(f"--{PREFIX}{name}" if name in taken else f"--{name}" for name in known)
-    return f"unknown flag --{flag}: the hyper-parameters of {method} are {own}"
+    flags = [name.replace("_", "-") for name in taken]
+    near = [f" (did you mean --{name}?)" for name in get_close_matches(flag, flags, n=1)]
+    return f"unknown flag --{flag}{''.join(near)}: the hyper-parameters of {method} are {own}"
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
