@@ -142,13 +142,27 @@ def _drain(news: Any) -> None:
 def _work(runs: list[Job], left: Any, news: Any, threads: int) -> None:
     """What a worker does: run after run, until none is left."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the parent passes it on
+    signal.signal(signal.SIGTERM, _leave)  # between runs; inside one, `execute` listens
     torch.set_num_threads(threads)
+    try:
+        _work_off(runs, left, news)
+    except (Interrupted, SystemExit):
+        # Nobody reads any more. What is not sent yet must not be waited for: a process that was
+        # killed while it sent holds the queue's lock for ever.
+        news.cancel_join_thread()
+
+
+def _leave(number: int, frame: Any) -> None:
+    raise SystemExit(128 + number)
+
+
+def _work_off(runs: list[Job], left: Any, news: Any) -> None:
     while (number := left.get()) is not None:
         config, folder = runs[number]
         try:
             execute(config, folder, resume=True, watch=_Teller(number, news))
         except Interrupted:
-            return
+            raise
         except Exception as error:  # noqa: BLE001 (the parent raises it)
             news.put((number, 0, _portable(error)))
         else:
