@@ -3,9 +3,8 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 
-from trimol.study.statistics import LEVEL
+from trimol.study.statistics import quantile
 
 
 @dataclass(frozen=True)
@@ -61,12 +60,5 @@ def estimate(values: Iterable[float]) -> Estimate:
     half = None
     if n > 1:
         squares = math.fsum((value / scale - mean) ** 2 for value in finite)
-        half = scale * (_quantile(n - 1) * math.sqrt(squares / (n - 1) / n))
+        half = scale * (quantile(n - 1) * math.sqrt(squares / (n - 1) / n))
     return Estimate(mean * scale, half, n, len(given))
-
-
-@cache
-def _quantile(freedom: int) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, 0.5 + LEVEL / 2))

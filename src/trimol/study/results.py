@@ -114,7 +114,7 @@ def save(study: Study, folder: Path | str) -> Study:
         1.0
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    files.make_folder(folder)
     for name, table in study.tables.items():
         files.write_table(folder / f"{name}.parquet", table)
     created = now()
@@ -189,7 +189,7 @@ def part(
         names = files.read_json(done)["tables"]
         return {table: files.read_table(folder / f"{stem}-{table}.parquet") for table in names}
     tables = dict(compute())
-    folder.mkdir(parents=True, exist_ok=True)
+    files.make_folder(folder)
     for table, content in tables.items():
         files.write_table(folder / f"{stem}-{table}.parquet", content)
     files.write_json(done, {"tables": list(tables), "settings": dict(settings)})

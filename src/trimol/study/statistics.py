@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Sequence
+from functools import cache
 
 LEVEL = 0.95
 
@@ -23,10 +24,20 @@ def interval(values: Sequence[float], level: float = LEVEL) -> float | None:
     """
     if len(values) < 2:
         return None
+    half = quantile(len(values) - 1, level)
+    return half * statistics.stdev(values) / math.sqrt(len(values))
+
+
+@cache
+def quantile(freedom: int, level: float = LEVEL) -> float:
+    """Student's t that a two-sided interval of this level reaches to.
+
+    >>> round(quantile(2), 4)
+    4.3027
+    """
     from scipy.special import stdtrit
 
-    quantile = float(stdtrit(len(values) - 1, (1 + level) / 2))
-    return quantile * statistics.stdev(values) / math.sqrt(len(values))
+    return float(stdtrit(freedom, (1 + level) / 2))
 
 
 def p_value(differences: Sequence[float]) -> float | None:

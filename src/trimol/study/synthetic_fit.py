@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from trimol.study.statistics import LEVEL, quantile
+
 Array = NDArray[np.float64]
-LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def mean(values: Array) -> Interval:
     if len(values) < 2:
         return Interval(centre, -np.inf, np.inf, len(values))
     error = float(values.std(ddof=1)) / np.sqrt(len(values))
-    half = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * error
+    half = quantile(len(values) - 1) * error
     return Interval(centre, centre - half, centre + half, len(values))
 
 
