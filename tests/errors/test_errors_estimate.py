@@ -148,6 +148,93 @@ def test_ragged_batches_count_by_their_samples() -> None:
     assert found.opt.covers(exact.opt)
 
 
+def partial(mean: Tensor) -> tuple[Tensor, Callable[[Any], Tensor]]:
+    """As `problem`, but every loss is a mean over the samples that have its label."""
+    x = torch.zeros(WIDTH, dtype=torch.float64, requires_grad=True)
+
+    def losses(batch: Any) -> Tensor:
+        z, has = batch
+        share = has.double() / has.sum(0).clamp_min(1)
+        present = (has.sum(0) > 0).double()
+        return (mean * present[:, None] + (share[..., None] * z).sum(0)) @ x
+
+    return x, losses
+
+
+def labelled(random: torch.Generator, batches: int) -> list[tuple[Tensor, Tensor]]:
+    """Batches of eight samples, of which some lack a label or two."""
+    z = torch.randn(batches, 8, 3, WIDTH, generator=random, dtype=torch.float64)
+    has = torch.rand(batches, 8, 3, generator=random) < torch.tensor([1.0, 0.6, 0.3])
+    return list(zip(z, has, strict=True))
+
+
+def labels(batch: Any) -> Tensor:
+    counts: Tensor = batch[1].sum(0)
+    return counts
+
+
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_covers_the_truth_where_objectives_have_their_own_samples(shift: float) -> None:
+    mean = mean_gradients(shift)
+    x, losses = partial(mean)
+    apart = WEIGHTS - simplex.min_norm(mean @ mean.T, RHO)
+    truth = {
+        "opt": shift,
+        "conflict": (apart @ mean).square().sum().item(),
+        "conflict_weight": apart.square().sum().item(),
+    }
+    random = torch.Generator().manual_seed(0)
+    trials, missed = 60, dict.fromkeys(truth, 0)
+    for _ in range(trials):
+        found = estimate(
+            losses,
+            [x],
+            train=labelled(random, 16),
+            weights=WEIGHTS,
+            rho=RHO,
+            size=labels,
+            batches=16,
+            confidence=0.9,
+        )
+        for name, bracket in found.brackets.items():
+            missed[name] += not bracket.covers(truth[name])
+    # At most one in ten: 6 ± 2.3 of 60, or fewer.
+    assert all(count <= 11 for count in missed.values()), missed
+
+
+def test_as_many_samples_of_each_objective_are_as_many_samples() -> None:
+    x, losses = problem(mean_gradients(1.0))
+    train = noise(torch.Generator().manual_seed(3), common=False)
+    options: dict[str, Any] = {"weights": WEIGHTS, "rho": RHO, "batches": BATCHES}
+    plain = estimate(losses, [x], train=train, **options)
+    each = estimate(losses, [x], train=train, size=lambda z: [len(z)] * 3, **options)
+    for name, bracket in plain.brackets.items():
+        other = each.brackets[name]
+        expected = (bracket.value, bracket.low, bracket.high)
+        assert (other.value, other.low, other.high) == pytest.approx(expected, rel=1e-9)
+    assert each.loss_errors == pytest.approx(plain.loss_errors)
+    assert each.errors.losses == pytest.approx(plain.errors.losses)
+
+
+def test_estimates_are_ratios_over_each_objectives_own_samples() -> None:
+    mean = mean_gradients(0.5)
+    x, losses = partial(mean)
+    train = labelled(torch.Generator().manual_seed(4), 12)
+    found = estimate(losses, [x], train=train, size=labels, batches=12)
+    exact = measure(losses, [x], train=train, size=labels)  # all batches, in one go
+    torch.testing.assert_close(found.errors.gramian, exact.gramian)
+    assert found.errors.losses == pytest.approx(exact.losses)
+
+
+def test_an_objective_without_samples_is_named() -> None:
+    x, losses = partial(mean_gradients(0.5))
+    train = [
+        (z, has & torch.tensor([True, True, False])) for z, has in labelled(torch.Generator(), 8)
+    ]
+    with pytest.raises(ValueError, match=r"objective 2 must have .* the first half of train's"):
+        estimate(losses, [x], train=train, size=labels, batches=8)
+
+
 def test_nothing_is_disturbed() -> None:
     x, losses, data = data_and_model()
     before = torch.get_rng_state()

@@ -171,6 +171,69 @@ def test_a_sum_that_overflows_is_no_infinity() -> None:
     assert found.jacobian.tolist() == [[float(torch.tensor(3e38))] * 2]
 
 
+class Partial(Problem):
+    """The same three losses, each the mean over samples of its own."""
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed=seed)
+        random = torch.Generator().manual_seed(seed + 1)
+        self.has = torch.rand(len(self.x), 3, generator=random) < torch.tensor([1.0, 0.5, 0.2])
+        self.has[seed % len(self.x)] = True  # at least one sample of each
+
+    def losses(self, batch: Any) -> Tensor:
+        *pair, has = batch
+        singles = [super(Partial, self).losses((x[None], y[None])) for x, y in zip(*pair)]  # noqa: B905
+        each = torch.stack(singles)
+        return torch.where(has, each, 0).sum(0) / has.sum(0).clamp_min(1)
+
+    def batches(self, sizes: list[int]) -> Any:
+        parts = (tensor.split(sizes) for tensor in (self.x, self.y, self.has))
+        return list(zip(*parts, strict=True))
+
+    @staticmethod
+    def size(batch: Any) -> Tensor:
+        counts: Tensor = batch[2].sum(0)
+        return counts
+
+
+@exact
+@given(cuts(23), st.integers(0, 100))
+def test_every_objective_is_a_mean_over_its_own_samples(sizes: list[int], seed: int) -> None:
+    problem = Partial(seed)
+    found = full_data(problem.losses, problem.params, problem.batches(sizes), size=problem.size)
+    for m in range(3):
+        has = problem.has[:, m]
+        whole = Problem.losses(problem, (problem.x[has], problem.y[has]))[m]
+        gradients = torch.autograd.grad(whole, problem.params)
+        row = torch.cat([g.flatten() for g in gradients])
+        torch.testing.assert_close(found.jacobian[m], row, rtol=0, atol=1e-12)
+        torch.testing.assert_close(found.losses[m], whole.detach(), rtol=0, atol=1e-12)
+    assert isinstance(found.samples, Tensor)
+    assert found.samples.tolist() == problem.has.sum(0).tolist()
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ([1, 0, 2], "objective 1 must have at least one sample in train, found none"),
+        ([1, -1, 2], r"batch 0 of train must hold no fewer than 0 samples, found \[1.0, -1.0, 2.0"),
+        ([1, float("nan"), 2], "batch 0 of train must hold no fewer than 0 samples"),
+        ([1, 2], "size must give one number or 3, one per objective, found 2"),
+        ([[1, 2, 3]], "size must give one number or M, found shape"),
+    ],
+)
+def test_sizes_that_will_not_do(size: Any, message: str) -> None:
+    problem = Problem()
+    with pytest.raises(ValueError, match=message):
+        full_data(
+            problem.losses,
+            problem.params,
+            problem.batches([10, 13]),
+            name="train",
+            size=lambda batch: size,
+        )
+
+
 # Two processes with batches of different sizes: 5 + 3 + 4 on one, 7 + 2 + 2 on the other.
 SHARDS = [[5, 3, 4], [7, 2, 2]]
 
@@ -199,7 +262,11 @@ def process(rank: int, folder: str) -> None:
         blamed = ""
     except ValueError as error:
         blamed = str(error)
+    partial = Partial(3)
+    batches = partial.batches([*SHARDS[0], *SHARDS[1]])[3 * rank : 3 * rank + 3]
+    each = full_data(partial.losses, partial.params, batches, size=partial.size)
     torch.save((found.losses, found.jacobian, said, blamed), f"{folder}/{rank}.pt")
+    torch.save((each.losses, each.jacobian, each.samples), f"{folder}/each{rank}.pt")
     dist.destroy_process_group()
 
 
@@ -217,3 +284,10 @@ def test_processes_share_one_data_set(tmp_path: pathlib.Path) -> None:
     assert results[0][3] == "found NaN or infinity in loader on another process"
     assert results[1][3].startswith("objective 0 must have a finite loss and gradient")
     assert "in batch 1 of loader" in results[1][3]
+    partial = Partial(3)
+    alone = full_data(partial.losses, partial.params, partial.batches([23]), size=partial.size)
+    for rank in range(2):
+        losses, gradients, samples = torch.load(tmp_path / f"each{rank}.pt")
+        torch.testing.assert_close(losses, alone.losses, rtol=0, atol=1e-12)
+        torch.testing.assert_close(gradients, alone.jacobian, rtol=0, atol=1e-12)
+        torch.testing.assert_close(samples, alone.samples)

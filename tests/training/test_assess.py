@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trimol import measure, methods
-from trimol.tasks import Batch, Data, Task, get
+from trimol.tasks import Batch, Data, Task, get, masked_mean
 from trimol.training import assess, batches, evaluating, start, train
+from trimol.training.assess import mean_losses
 
 
 class Noisy(Task):
@@ -138,3 +139,35 @@ def test_batches_are_views() -> None:
     assert [len(a) for a, _ in found] == [4, 3, 3]
     found[0][0].fill_(1)
     assert x[0, 0] == 1
+
+
+def test_mean_losses_weigh_every_objective_by_its_own_samples() -> None:
+    task = _Uneven()
+    found = mean_losses(task, task.model(), task.data().test)
+    values, domain = task.data().test
+    assert found == {
+        "a": pytest.approx(values[domain == 0].mean().item()),
+        "b": pytest.approx(values[domain == 1].mean().item()),
+    }
+
+
+class _Uneven(Task):
+    """Means of numbers of two kinds, in batches of two that may lack one."""
+
+    name = "uneven"
+    objectives = ("a", "b")
+    at_once = 2
+
+    def model(self) -> nn.Module:
+        return nn.Linear(1, 1)
+
+    def losses(self, model: nn.Module, batch: Batch) -> list[Tensor]:
+        values, domain = batch
+        return [masked_mean(values, domain == m) for m in (0, 1)]
+
+    def counts(self, batch: Batch) -> Tensor:
+        return torch.stack([(batch[1] == m).sum() for m in (0, 1)])
+
+    def data(self) -> Data:
+        both = torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0]), torch.tensor([0, 0, 0, 1, 0])
+        return Data(train=both, test=both)

@@ -309,6 +309,16 @@ def test_bad_arguments():
         Replicas(Small(optimizer=lambda p, lr: torch.optim.LBFGS(p)), "static", seeds=SEEDS)
 
 
+class Counting(Small):
+    def counts(self, batch):
+        return torch.full((len(self.objectives),), len(batch[0]))
+
+
+def test_tasks_that_count_samples_run_one_by_one():
+    with pytest.raises(NotReplicable, match=r"counts the samples of each objective.* one by one"):
+        Replicas(Counting(), "static", seeds=SEEDS)
+
+
 def test_gramians_of_weights_that_multiply_each_other():
     """W2 W1 x: the gradients of W1 are not formed, and those of W2, which enters twice, are."""
     torch.manual_seed(3)

@@ -37,8 +37,8 @@ class GrowingBatches(IndependentDraws):
         >>> sampler = GrowingBatches(1000, batch_size=8, growth=0.5, cap=10, seed=1, steps=6)
         >>> [len(batch) for batch in sampler]
         [8, 8, 9, 9, 10, 10]
-        >>> sampler.samples(6)
-        54
+        >>> sampler.samples(6), sampler.steps_within(8 + 8 + 9 + 8)
+        (54, 3)
     """
 
     def __init__(
@@ -72,22 +72,6 @@ class GrowingBatches(IndependentDraws):
         room = self.cap - self.batch_size
         grown = self.growth * step
         return self.batch_size + (math.floor(grown) if grown < room else room)
-
-    def samples(self, steps: int) -> int:
-        """Samples that so many first steps take together."""
-        return sum(self.budget(step) for step in range(whole_number("steps", steps, least=0)))
-
-    def steps_within(self, samples: int) -> int:
-        """The most first steps that take no more samples than this together.
-
-        >>> GrowingBatches(1000, batch_size=8, growth=1.0).steps_within(8 + 9 + 10 + 10)
-        3
-        """
-        left, count = whole_number("samples", samples, least=0), 0
-        while left >= self.budget(count):
-            left -= self.budget(count)
-            count += 1
-        return count
 
     def _shape(self) -> dict[str, Any]:
         """The settings that the indices of a step depend on, beside the seed."""

@@ -9,6 +9,7 @@ promises the stream for all versions. (A ``torch.Generator`` would have to be se
 of which its CPU engine takes 32 bits: steps would begin to repeat after some 65 000.)
 """
 
+import math
 from collections.abc import Iterator, Sized
 from typing import Any
 
@@ -116,6 +117,27 @@ class IndependentDraws(Sampler[list[int]]):
     def budget(self, step: int) -> int:
         """Samples of a step, over all draws: the same for every step."""
         return self.batch_size
+
+    def samples(self, steps: int) -> int:
+        """Samples that so many first steps take together."""
+        return sum(self.budget(step) for step in range(whole_number("steps", steps, least=0)))
+
+    def steps_within(self, samples: int) -> int:
+        """The most first steps that take no more samples than this together.
+
+        >>> IndependentDraws(1000, batch_size=8).steps_within(30)
+        3
+        """
+        left, count = whole_number("samples", samples, least=0), 0
+        while left >= self.budget(count):
+            left -= self.budget(count)
+            count += 1
+        return count
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """The steps of the first batch's size that take as many samples as the data has."""
+        return math.ceil(self.size / self.batch_size)
 
     def sets(self) -> Iterator[tuple[Tensor, ...]]:
         """Iterate over the k index sets of each step, as tensors: for data in memory."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from trimol import simplex
 from trimol.data.draws import whole_number
 from trimol.errors.bracket import Bracket, Norm, Numbers, root
-from trimol.errors.fulldata import Walk, own_rows
+from trimol.errors.fulldata import Size, Walk, check_present, own_rows
 from trimol.errors.inputs import (
     LossVector,
     check_loader,
@@ -83,7 +83,7 @@ def estimate(
     test: Iterable[Any] | None = None,
     weights: Tensor | Sequence[float] | None = None,
     rho: float = 0.0,
-    size: Callable[[Any], float] | None = None,
+    size: Size | None = None,
     batches: int = 32,
     confidence: float = 0.95,
     seed: int | Sequence[int] = 0,
@@ -116,6 +116,11 @@ def estimate(
     the noise of the mean of B. Memory: two Jacobians, and for each batch of B one gradient (with
     weights two, with ρ > 0 three).
 
+    Where every objective has its own number of samples in a batch, all means are over these, and
+    each batch counts in each mean for the objective's share. How much of the spread of B is an
+    objective's is then taken from the numbers of samples in A, which B's gradients need not wait
+    for; memory for one more Jacobian.
+
     Under an initialised ``torch.distributed`` group call it on every process: a batch is then
     the batches of all processes together.
 
@@ -127,7 +132,8 @@ def estimate(
         test: Data that was not trained on.
         weights: λ, usually ``method.weights``; needed for the conflict.
         rho: ρ of λ*_ρ.
-        size: How many samples a batch holds, from the batch; read off it by default.
+        size: How many samples a batch holds, from the batch; read off it by default. M numbers
+            where every loss is the mean over its own samples, as for `trimol.measure`.
         batches: How many batches to take of each data set, at most; 8 at least.
         confidence: With which probability a bracket is to cover the truth.
         seed: Decides which batches.
@@ -204,7 +210,7 @@ class _Look:
         self,
         losses: LossVector,
         params: Sequence[Tensor],
-        size: Callable[[Any], float] | None,
+        size: Size | None,
         batches: int,
         seed: int | Sequence[int],
     ) -> None:
@@ -222,72 +228,99 @@ class _Look:
         seen = _Seen(self._clusters(walk))
         for _ in islice(seen, count // 2):
             pass
+        check_present(seen.samples, f"the first half of {name}'s batches")
         choice = _chosen(seen, weights, rho)
-        test = _Test(choice, choice.to(seen.jacobian) @ seen.jacobian / sum(seen.sizes))
+        test = _Test(choice, (choice / seen.samples).to(seen.jacobian) @ seen.jacobian, seen)
         for rows in seen:
             test.add(rows)
         if len(seen.sizes) != count:
             raise ValueError(f"{name} must give {count} batches, found {len(seen.sizes)}")
+        half = torch.stack(seen.sizes[count // 2 :])
+        check_present(half.sum(0), f"the second half of {name}'s batches")
         return _Findings(
-            losses=Numbers(torch.stack(seen.losses), _vector(seen.sizes)),
+            losses=_numbers(torch.stack(seen.losses), torch.stack(seen.sizes)),
             gramian=_gramian(seen),
             combinations=choice,
-            **test.findings(_vector(seen.sizes[count // 2 :])),
+            **test.findings(half),
         )
 
-    def _clusters(self, walk: Walk) -> Iterator[tuple[Tensor, Tensor, float]]:
-        """Of each batch (of all processes together): its losses, gradients and size."""
+    def _clusters(self, walk: Walk) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Of each batch (of all processes together): its losses, gradients and size (or M)."""
         for batch, samples in walk:
             vector = self.losses(batch)
             rows, values = own_rows(vector, self.params), vector.detach().double()
-            mean = reduce.mean_small(values.new_tensor(samples)).item()
+            own = torch.as_tensor(samples).to(values)
+            mean = reduce.mean_small(own)
             if reduce.is_distributed():
-                (rows,) = reduce.mean_large([rows * (samples / mean)])
-                values = reduce.mean_small(values * (samples / mean))
+                share = (own / mean.where(mean > 0, 1)).expand(len(values))
+                (rows,) = reduce.mean_large([rows * share[:, None].to(rows)])
+                values = reduce.mean_small(values * share)
             walk.check(values, rows, everywhere=True)
-            yield values.cpu(), rows, mean
+            yield values.cpu(), rows, mean.cpu()
 
 
 class _Seen:
     """An iterator over the gradients of clusters that keeps their losses, sizes and the sum."""
 
-    def __init__(self, clusters: Iterator[tuple[Tensor, Tensor, float]]) -> None:
+    def __init__(self, clusters: Iterator[tuple[Tensor, Tensor, Tensor]]) -> None:
         self.clusters = clusters
         self.losses: list[Tensor] = []
-        self.sizes: list[float] = []
+        self.sizes: list[Tensor] = []
 
     def __iter__(self) -> Iterator[Tensor]:
         for losses, rows, size in self.clusters:
             if not self.sizes:
                 self.jacobian = torch.zeros_like(rows, dtype=torch.float64)
-            self.jacobian.add_(rows, alpha=size)
+            _add(self.jacobian, rows, size)
             self.losses.append(losses)
             self.sizes.append(size)
             yield rows
+
+    @property
+    def samples(self) -> Tensor:
+        """How many samples so far, of each objective."""
+        return torch.stack(self.sizes).sum(0).expand(len(self.losses[0]))
 
 
 class _Test:
     """What the second half of the batches says of the combinations that the first has chosen."""
 
-    def __init__(self, combinations: Tensor, probes: Tensor) -> None:
-        self.combinations, self.probes = combinations, probes
+    def __init__(self, combinations: Tensor, probes: Tensor, seen: _Seen) -> None:
+        self.combinations, self.probes, self.seen = combinations, probes, seen
         self.along: list[Tensor] = []
         self.vectors: list[Tensor] = []
+        self.several = seen.sizes[0].dim() > 0
+        if self.several:
+            self.usual = seen.samples / len(seen.sizes)
+            self.before = seen.jacobian.clone()
 
     def add(self, rows: Tensor) -> None:
         """Look at the gradients of one cluster."""
         self.along.append(_inner(self.probes, rows))
-        self.vectors.append(self.combinations.to(rows) @ rows)
+        share = self.seen.sizes[-1] / self.usual if self.several else 1.0
+        self.vectors.append((self.combinations * share).to(rows) @ rows)
 
     def findings(self, sizes: Tensor) -> dict[str, Any]:
         """The fields of `_Findings` that come from here."""
         along = torch.stack(self.along, 1)
-        gramians = _gramians(self.vectors)
+        if self.several:
+            self._centre(sizes)
+        alike = torch.ones(len(sizes), dtype=torch.float64) if self.several else sizes
         return {
             "probes": self.probes.norm(dim=1).tolist(),
-            "along": [Numbers(values, sizes) for values in along],
-            "norms": [Norm(gramian, sizes) for gramian in gramians],
+            "along": [_numbers(values, sizes) for values in along],
+            "norms": [Norm(gramian, alike) for gramian in _gramians(self.vectors)],
         }
+
+    def _centre(self, sizes: Tensor) -> None:
+        """Make Σ λ_m s_m g_m of each cluster, s_m its size, Σ λ_m (ḡ_m + s_m (g_m − ḡ_m)).
+
+        Their plain mean is then that of the ratios, and their residuals are the ratios'.
+        """
+        means = (self.seen.jacobian - self.before) / sizes.sum(0)[:, None].to(self.before)
+        for number, own in enumerate(sizes):
+            rest = (self.combinations * (1 - own / self.usual)).to(means) @ means
+            self.vectors[number] = self.vectors[number].double() + rest
 
 
 def _chosen(seen: _Seen, weights: Tensor | None, rho: float) -> Tensor:
@@ -302,7 +335,29 @@ def _chosen(seen: _Seen, weights: Tensor | None, rho: float) -> Tensor:
 
 
 def _gramian(seen: _Seen) -> Tensor:
-    return (gram(seen.jacobian) / sum(seen.sizes) ** 2).cpu()
+    return gram(seen.jacobian).cpu() / torch.outer(seen.samples, seen.samples)
+
+
+def _add(total: Tensor, rows: Tensor, size: Tensor) -> None:
+    """Add the gradients of a cluster, as often as it has samples."""
+    if not size.dim():
+        total.add_(rows, alpha=size.item())
+        return
+    for own, row, count in zip(total, rows, size.tolist(), strict=True):
+        own.add_(row, alpha=count)
+
+
+def _numbers(values: Tensor, sizes: Tensor) -> Numbers:
+    """Numbers of clusters with one size each, or with one for each number.
+
+    With sizes n × K, w = n_b / n̄ of each number, those of clusters of one size that have the same
+    means v̄ and residuals: v̄ + w_b (v_b − v̄).
+    """
+    if sizes.dim() == 1:
+        return Numbers(values, sizes)
+    mean = (values * sizes).sum(0) / sizes.sum(0)
+    alike = mean + sizes / sizes.mean(0) * (values - mean)
+    return Numbers(alike, torch.ones(len(sizes), dtype=torch.float64))
 
 
 def _inner(first: Tensor, second: Tensor) -> Tensor:
@@ -316,10 +371,6 @@ def _gramians(vectors: Sequence[Tensor]) -> Tensor:
     columns = zip(*(each.split(_COLUMNS, 1) for each in vectors), strict=True)
     blocks = (torch.stack(parts, 1).double() for parts in columns)
     return torch.stack([block @ block.mT for block in blocks]).sum(0).cpu()
-
-
-def _vector(numbers: Sequence[float]) -> Tensor:
-    return torch.tensor(numbers, dtype=torch.float64)
 
 
 def _brackets(

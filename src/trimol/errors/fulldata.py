@@ -1,8 +1,10 @@
 """Losses and gradients over a whole data set: exact means over batches of any sizes.
 
 The mean over N samples is the mean over batches *weighted by their sizes*: a ragged last batch
-counts for as many samples as it holds. Sums are kept in float64, and joined over processes once,
-at the end. Memory: one M × d sum, and the gradients and graph of one batch.
+counts for as many samples as it holds. Where objectives have samples of their own (a data set for
+each, labels that are missing), each objective's mean is over *its* samples. Sums are kept in
+float64, and joined over processes once, at the end. Memory: one M × d sum, and the gradients and
+graph of one batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,6 +20,8 @@ from trimol.gradients import reduce
 from trimol.gradients.autocast import no_autocast
 from trimol.gradients.rows import row_blocks
 
+# How many samples a batch holds: one number, or one for each objective.
+Size = Callable[[Any], float | Tensor | Sequence[float]]
 _END = object()
 
 
@@ -28,12 +32,13 @@ class FullData:
     Attributes:
         losses: F_S, one entry per objective.
         jacobian: ∇F_S, M × d: one row per objective.
-        samples: How many samples they are the mean of, over all processes.
+        samples: How many samples they are the mean of, over all processes; M numbers, in float64,
+            where objectives have samples of their own.
     """
 
     losses: Tensor
     jacobian: Tensor
-    samples: float
+    samples: float | Tensor
 
 
 def full_data(
@@ -42,7 +47,7 @@ def full_data(
     loader: Iterable[Any],
     *,
     name: str = "loader",
-    size: Callable[[Any], float] | None = None,
+    size: Size | None = None,
 ) -> FullData:
     """Go over ``loader`` once and return the mean losses and their mean gradients.
 
@@ -54,7 +59,8 @@ def full_data(
         params: The parameters to differentiate with respect to.
         loader: The batches.
         name: How to call the loader in an error.
-        size: How many samples a batch holds; read off the batch by default.
+        size: How many samples a batch holds; read off the batch by default. M numbers where each
+            loss is the mean over its own samples, 0 for an objective that has none in the batch.
 
     Example:
         >>> x = torch.zeros(1, requires_grad=True)
@@ -73,7 +79,7 @@ def full_data(
         sums.add(vector, rows, samples)
     if sums is None:
         raise ValueError(f"{name} must hold at least one batch, found none (used up before?)")
-    return sums.means()
+    return sums.means(name)
 
 
 def own_rows(vector: Tensor, params: Sequence[Tensor]) -> Tensor:
@@ -86,6 +92,8 @@ def own_rows(vector: Tensor, params: Sequence[Tensor]) -> Tensor:
 class Sums:
     """Σ n F and Σ n ∇F over the batches so far, n the number of samples of each.
 
+    With M numbers of samples n is that of the objective.
+
     Args:
         objectives: M.
         params: The parameters, which say how wide a gradient is and where sums are kept.
@@ -95,25 +103,39 @@ class Sums:
         # Not every accelerator has float64.
         device = torch.device("cpu") if params[0].device.type == "mps" else params[0].device
         width = sum(p.numel() for p in params)
-        self.samples = 0.0
+        self.samples: float | Tensor = 0.0
         self.losses = torch.zeros(objectives, dtype=torch.float64, device=device)
         self.jacobian = torch.zeros(objectives, width, dtype=torch.float64, device=device)
 
-    def add(self, vector: Tensor, rows: Tensor, samples: float) -> None:
+    def add(self, vector: Tensor, rows: Tensor, samples: float | Tensor) -> None:
         """Add one batch."""
-        self.samples += samples
-        self.losses.add_(vector.detach().to(self.losses), alpha=samples)
-        for total, row in zip(self.jacobian, rows, strict=True):  # one row in float64 at a time
-            total.add_(row.to(total.device), alpha=samples)
+        each = _for_each(samples, len(vector))
+        self.samples = self.samples + samples
+        values = vector.detach().to(self.losses)
+        if isinstance(samples, Tensor):
+            self.losses.add_(values * self.losses.new_tensor(each))
+        else:
+            self.losses.add_(values, alpha=samples)
+        # One row in float64 at a time.
+        for total, row, number in zip(self.jacobian, rows, each, strict=True):
+            total.add_(row.to(total.device), alpha=number)
 
-    def means(self) -> FullData:
-        """The sums of all processes over their number of samples; the sums are used up."""
-        samples = reduce.mean_small(self.losses.new_tensor([self.samples])).item()
-        for row in self.jacobian:  # one more row at a time, not one more Jacobian
-            (joined,) = reduce.mean_large([row])
-            torch.div(joined, samples, out=row)
-        losses = reduce.mean_small(self.losses) / samples
-        return FullData(losses, self.jacobian, samples * reduce.processes())
+    def means(self, name: str = "loader") -> FullData:
+        """The sums of all processes over their number of samples; the sums are used up.
+
+        Args:
+            name: How to call the data in an error.
+        """
+        own = self.losses.new_tensor(_for_each(self.samples, len(self.losses)))
+        each = reduce.mean_small(own)
+        check_present(each, name)
+        for row, number in zip(self.jacobian, each.tolist(), strict=True):
+            (joined,) = reduce.mean_large([row])  # one more row at a time, not one more Jacobian
+            torch.div(joined, number, out=row)
+        losses = reduce.mean_small(self.losses) / each
+        samples = each * reduce.processes()
+        single = not isinstance(self.samples, Tensor)
+        return FullData(losses, self.jacobian, samples[0].item() if single else samples.cpu())
 
 
 class Walk:
@@ -126,7 +148,7 @@ class Walk:
         loader: The batches.
         params: The parameters, whose device the processes talk on.
         name: How to call the loader in an error.
-        size: How many samples a batch holds; read off the batch by default.
+        size: How many samples a batch holds, or M numbers; read off the batch by default.
     """
 
     def __init__(
@@ -135,18 +157,18 @@ class Walk:
         params: Sequence[Tensor],
         *,
         name: str,
-        size: Callable[[Any], float] | None,
+        size: Size | None,
     ) -> None:
         self.loader, self.name, self.size = loader, name, size
         self.device = params[0].device if reduce.is_distributed() else torch.device("cpu")
         self.number = 0
         self.failure = ""
 
-    def __iter__(self) -> Iterator[tuple[Any, float]]:
+    def __iter__(self) -> Iterator[tuple[Any, float | Tensor]]:
         batches = iter(self.loader)
         for self.number in count():
             batch = next(batches, _END)
-            found = 0.0 if batch is _END else _size(batch, self.size, self.place)
+            found: float | Tensor = 0.0 if batch is _END else _size(batch, self.size, self.place)
             if not self._all_go_on(batch is not _END):
                 return
             yield batch, found
@@ -194,14 +216,53 @@ class Walk:
         return bool(going == 1)
 
 
-def _size(batch: Any, size: Callable[[Any], float] | None, place: str) -> float:
+def check_present(samples: Tensor, name: str) -> None:
+    """Raise if an objective has no sample at all.
+
+    Args:
+        samples: How many each has.
+        name: How to call the data.
+    """
+    for number, found in enumerate(samples.reshape(-1).tolist()):
+        if not found:
+            raise ValueError(
+                f"objective {number} must have at least one sample in {name}, found none"
+            )
+
+
+def _for_each(samples: float | Tensor, objectives: int) -> list[float]:
+    """The number of samples of each objective."""
+    if not isinstance(samples, Tensor):
+        return [samples] * objectives
+    each: list[float] = samples.tolist()
+    if len(each) not in (1, objectives):
+        raise ValueError(
+            f"size must give one number or {objectives}, one per objective, found {len(each)}"
+        )
+    return each if len(each) == objectives else each * objectives
+
+
+def _size(batch: Any, size: Size | None, place: str) -> float | Tensor:
     try:
-        found = float(batch_size(batch) if size is None else size(batch))
+        found = _numbers(batch_size(batch) if size is None else size(batch))
     except (TypeError, ValueError) as error:
         raise type(error)(
             f"cannot tell how many samples {place} holds: {error}; pass size=, from a batch to "
             "its number of samples"
         ) from error
+    if found.dim():
+        if not ((found >= 0) & (found < float("inf"))).all():
+            raise ValueError(f"{place} must hold no fewer than 0 samples, found {found.tolist()}")
+        return found
     if not 0 < found < float("inf"):
         raise ValueError(f"{place} must hold at least one sample, found {found:g}")
-    return found
+    return float(found)
+
+
+def _numbers(found: Any) -> Tensor:
+    """One number or several, in float64."""
+    numbers = found.cpu() if isinstance(found, Tensor) else found
+    result = torch.as_tensor(numbers, dtype=torch.float64)
+    if result.dim() > 1:
+        raise ValueError(f"size must give one number or M, found shape {tuple(result.shape)}")
+    return result

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trimol import simplex
 from trimol.errors.conflict import conflict_direction, conflicting, cosines, weight_distance
-from trimol.errors.fulldata import FullData, full_data
+from trimol.errors.fulldata import FullData, Size, full_data
 from trimol.errors.inputs import (
     LossVector,
     check_loader,
@@ -103,7 +103,7 @@ def measure(
     test: Iterable[Any] | None = None,
     weights: Tensor | Sequence[float] | None = None,
     rho: float = 0.0,
-    size: Callable[[Any], float] | None = None,
+    size: Size | None = None,
 ) -> Errors:
     r"""Measure how far x is from Pareto stationary, what of it is lost on new data, and conflict.
 
@@ -142,7 +142,10 @@ def measure(
         size: How many samples a batch holds, from the batch. By default the length that its
             tensors have in common (as `trimol.data.split` finds it). To be given for batches that
             do not show it, and for losses that are means over something else than samples, such
-            as tokens.
+            as tokens. M numbers where every loss is a mean over its own samples (a data set for
+            each objective, missing labels): every objective's mean is then over all of *its*
+            samples. One that has none in a batch counts 0 and must have a finite loss there
+            (`trimol.tasks.masked_mean` gives it).
 
     Example:
         Two quadratics, pulled to 1 and to −1 by the training data, to 2 and to −1 by the test data.

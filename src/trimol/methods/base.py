@@ -76,6 +76,8 @@ class Method(nn.Module):
         weights: λ, one entry per objective, in float64.
         info: What the last step saw, or ``None`` before the first.
         growth: Samples by which its batch is to grow, per step (`trimol.data.GrowingBatches`).
+        represents: Whether a call takes ``representation=``: what the shared parameters make of the
+            batch, and all that the heads see of it.
     """
 
     needs: ClassVar[Needs]
@@ -83,6 +85,7 @@ class Method(nn.Module):
     reference: ClassVar[str]
     draws: int = 1
     growth: ClassVar[float] = 0.0
+    represents: ClassVar[bool] = False
     simultaneous: bool = False
     weights: Tensor
     step: Tensor
@@ -131,13 +134,23 @@ class Method(nn.Module):
         """Whether the next step computes new weights (and so takes all its draws)."""
         return self.needs != "nothing" and int(self.step) % self.every == 0
 
-    def forward(self, *losses: Losses) -> Tensor:
-        """The scalar to differentiate, from one loss vector for each of the method's `draws`."""
-        due, before = self.due, self.weights
+    def forward(self, *losses: Losses, keep: bool = False) -> Tensor:
+        """The scalar to differentiate, from one loss vector for each of the method's `draws`.
+
+        Args:
+            losses: The loss vectors.
+            keep: Leave λ and all else that the method remembers as they are, and move along
+                ∇F λ: for a batch that cannot tell new weights, because an objective has no sample
+                in it (its loss is then 0, without a gradient). One loss vector will do.
+        """
+        due, before = self.due and not keep, self.weights
         self._check_count(len(losses), due)
         evidence = Evidence(losses, self.params, self.objectives)
         updated = due and self._update(evidence)
-        result = self.scalar(evidence, before if self.simultaneous else self.weights)
+        if keep:
+            result = evidence.scalar(self.weights)
+        else:
+            result = self.scalar(evidence, before if self.simultaneous else self.weights)
         self.step += 1
         self.info = Info(
             losses=evidence.losses,

@@ -54,6 +54,7 @@ class MGDAUB(Method):
         "MGDA on the gradients of the shared representation: backwards through the heads only."
     )
     reference: ClassVar[str] = "sener2018multi"
+    represents: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -66,16 +67,22 @@ class MGDAUB(Method):
         super().__init__(params, objectives, weights=weights, every=every)
         self._representation: list[Tensor] | None = None
 
-    def forward(self, *losses: Losses, representation: Representation | None = None) -> Tensor:
+    def forward(
+        self,
+        *losses: Losses,
+        keep: bool = False,
+        representation: Representation | None = None,
+    ) -> Tensor:
         """The scalar to differentiate, from the losses and what they share.
 
         Args:
             losses: The loss vector.
+            keep: Leave λ as it is.
             representation: Z: the tensor (or tensors) between the shared parameters and the heads.
         """
         self._representation = _checked(representation)
         try:
-            return super().forward(*losses)
+            return super().forward(*losses, keep=keep)
         finally:
             self._representation = None  # of this step only
 

@@ -25,11 +25,11 @@ import torch
 from torch import Tensor, nn
 
 from trimol import methods
-from trimol.data import GrowingBatches
 from trimol.errors import Errors, conflict_over_runs
 from trimol.study import files
-from trimol.tasks import Batch, Task, load
-from trimol.training import Diverged, RunError, assess, evaluating, start, train
+from trimol.tasks import Task, load
+from trimol.training import Diverged, RunError, assess, start, train
+from trimol.training.assess import mean_losses, metrics
 from trimol.training.records import Record, from_errors
 from trimol.training.replicas import NotReplicable, Replicas
 
@@ -174,16 +174,6 @@ def seconds(table: polars.DataFrame) -> tuple[float, float]:
     return float(last["train_seconds"].sum()), float(last["measure_seconds"].sum())
 
 
-def steps_for(method: str, size: int, steps: int, batch_size: int) -> int:
-    """The steps that take no more samples than ``steps`` of constant size: fewer if batches grow.
-
-    >>> steps_for("modo", 50_000, 1000, 64), steps_for("smg", 50_000, 1000, 64)
-    (1000, 299)
-    """
-    sampler = GrowingBatches(size, batch_size, growth=methods.get(method).growth)
-    return sampler.steps_within(steps * batch_size)
-
-
 class _Progress:
     """How many steps × seeds of all settings are done."""
 
@@ -324,7 +314,7 @@ class _Together:
             self.task.objectives,
             step=replicas.step,
             samples=replicas.samples,
-            metrics=metrics_of(self.task, replicas.module(place), self.task.data().test),
+            metrics=metrics(self.task, replicas.module(place), self.task.data().test),
             weights=replicas.method.weights[place],
         )
         return {"seed": self.setting.seeds[place], **record}
@@ -386,8 +376,10 @@ def _tolerant(setting: Setting) -> Iterator[None]:
 
 
 def _stops(task: Task, setting: Setting) -> list[int]:
-    size = len(task.data().train[0])
-    return [steps_for(setting.method, size, steps, setting.batch_size) for steps in setting.steps]
+    """After how many steps to measure: with batches that grow, at no more samples than without."""
+    growth = methods.get(setting.method).growth
+    sampler = task.sampler(task.data(), setting.batch_size, growth=growth, seed=0)
+    return [sampler.steps_within(steps * sampler.budget(0)) for steps in setting.steps]
 
 
 def _readings(directions: Sequence[Tensor]) -> Record:
@@ -398,26 +390,16 @@ def _readings(directions: Sequence[Tensor]) -> Record:
     return {name: getattr(found, key) for key, name in READINGS.items()}
 
 
-@torch.no_grad()
-def metrics_of(task: Task, model: nn.Module, data: Batch) -> dict[str, float]:
-    """The task's metrics on data that fits into one batch."""
-    with evaluating(model):
-        return {name: float(value) for name, value in task.metrics(model, data).items()}
-
-
-@torch.no_grad()
 def _validated(task: Task, model: nn.Module, step: int) -> Record:
     """Losses and metrics on the validation data."""
     data = task.data().validation
     if data is None:
         raise ValueError(f"on='validation' needs a task with validation data, found {task.name}")
-    with evaluating(model):
-        losses = zip(task.objectives, task.losses(model, data), strict=True)
-    metrics = metrics_of(task, model, data)
+    losses = mean_losses(task, model, data)
     return {
         "step": step,
-        **{f"validation_loss/{name}": float(value) for name, value in losses},
-        **{f"validation/{name}": value for name, value in metrics.items()},
+        **{f"validation_loss/{name}": value for name, value in losses.items()},
+        **{f"validation/{name}": value for name, value in metrics(task, model, data).items()},
     }
 
 

@@ -1,7 +1,6 @@
 """Telling images apart on three losses at once, as the paper's MNIST experiments do."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +24,7 @@ class Classifier(Task):
       :math:`\delta(|p-y| - \tfrac12\delta)` beyond, the mean over batch and classes.
     """
 
-    objectives: ClassVar[tuple[str, ...]] = ("cross-entropy", "MSE", "Huber")
+    objectives: tuple[str, ...] = ("cross-entropy", "MSE", "Huber")
 
     def losses(self, model: nn.Module, batch: Batch) -> Tensor:
         """Cross-entropy, MSE and Huber."""

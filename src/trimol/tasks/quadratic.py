@@ -54,7 +54,7 @@ class Quadratic(Task):
     """
 
     name: ClassVar[str] = "quadratic"
-    objectives: ClassVar[tuple[str, ...]] = ("f1", "f2", "f3")
+    objectives: tuple[str, ...] = ("f1", "f2", "f3")
     settings: ClassVar[Mapping[str, Settings]] = {
         "static": Settings(lr=0.01),
         "mgda": Settings(lr=0.01),
@@ -89,7 +89,7 @@ class Quadratic(Task):
         self.mean, self.std, self.law, self.seed = float(mean), float(std), law, seed
         self.start = torch.full((self.dimension,), float(start), dtype=torch.float64)
         # The class names three; how many there are is each instance's.
-        self.objectives = tuple(f"f{m + 1}" for m in range(len(self.b1)))  # type: ignore[misc]
+        self.objectives = tuple(f"f{m + 1}" for m in range(len(self.b1)))
 
     # --- a task ---------------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ class Toy(Task):
     """
 
     name: ClassVar[str] = "toy"
-    objectives: ClassVar[tuple[str, ...]] = ("f1", "f2")
+    objectives: tuple[str, ...] = ("f1", "f2")
     settings: ClassVar[Mapping[str, Settings]] = {
         "modo": Settings(lr=5e-3, method={"gamma": 1e-4}),
         "static": Settings(lr=5e-3),

@@ -2,20 +2,20 @@
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from trimol.errors import Errors, measure
 from trimol.gradients import reduce
+from trimol.gradients.losses import as_vector
 from trimol.tasks import Batch, Task
-from trimol.training.loop import Run, draws, place, random_numbers
+from trimol.training.loop import Run, place, random_numbers, scalar
 from trimol.training.records import Record, from_errors
-
-BATCH_SIZE = 1024
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def assess(run: Run, *, rho: float = 0.0) -> Assessment:
         (['cross-entropy', 'MSE', 'Huber'], ['accuracy'])
     """
     weights = next_weights(run)
-    train, test = _share(run, run.data.train), _share(run, run.data.test)
+    train, test = (_share(data, run.task.at_once) for data in (run.data.train, run.data.test))
     with evaluating(run.model):
         errors = measure(
             lambda batch: run.task.losses(run.model, place(run, batch)),
@@ -81,21 +81,97 @@ def assess(run: Run, *, rho: float = 0.0) -> Assessment:
             test=test,
             weights=weights,
             rho=rho,
+            size=lambda batch: _size(run.task, batch),
         )
-        metrics = _metrics(run.task, run.model, [place(run, batch) for batch in test])
     names = run.task.objectives
     return Assessment(
         step=run.step,
         samples=run.samples,
         losses=dict(zip(names, errors.test_losses or (), strict=True)),
-        metrics=metrics,
+        metrics=metrics(run.task, run.model, run.data.test, device=run.where.device),
         weights=dict(zip(names, weights.tolist(), strict=True)),
         errors=errors,
     )
 
 
+def metrics(
+    task: Task, model: nn.Module, data: Batch, *, device: torch.device | str = "cpu"
+) -> dict[str, float]:
+    """The task's metrics over whole data, in eval mode and without gradients.
+
+    From sums over batches (`Task.tally`, `Task.conclude`), so exact however the data is batched.
+    Under several processes call it on each with all of the data; they share the work.
+
+    Args:
+        task: What is measured.
+        model: The model; every module is left in the mode it was found in.
+        data: Such as ``task.data().validation``.
+        device: Where the model is.
+
+    Example:
+        >>> from trimol.tasks import get
+        >>> task = get("digits")()
+        >>> list(metrics(task, task.model(), task.data().test))
+        ['accuracy']
+    """
+    found = _sums(task, model, data, task.tally, torch.device(device))
+    return task.conclude(found)
+
+
+def mean_losses(
+    task: Task, model: nn.Module, data: Batch, *, device: torch.device | str = "cpu"
+) -> dict[str, float]:
+    """The loss of each objective over whole data, in eval mode and without gradients.
+
+    Each is the mean over its own samples (`Task.counts`), exact however the data is batched; as
+    `metrics` is.
+
+    Args:
+        task: What is measured.
+        model: The model; every module is left in the mode it was found in.
+        data: Such as ``task.data().validation``.
+        device: Where the model is.
+
+    Example:
+        >>> from trimol.tasks import get
+        >>> task = get("digits")()
+        >>> list(mean_losses(task, task.model(), task.data().test))
+        ['cross-entropy', 'MSE', 'Huber']
+    """
+
+    def tally(model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        vector = as_vector(task.losses(model, batch), graph=False).double()
+        counts = torch.as_tensor(_size(task, batch)).to(vector).expand_as(vector)
+        return {"losses": vector * counts, "counts": counts}
+
+    found = _sums(task, model, data, tally, torch.device(device))
+    means = found["losses"] / found["counts"]
+    return dict(zip(task.objectives, means.tolist(), strict=True))
+
+
+def _sums(
+    task: Task,
+    model: nn.Module,
+    data: Batch,
+    tally: Callable[[nn.Module, Batch], Mapping[str, Tensor]],
+    device: torch.device,
+) -> dict[str, Tensor]:
+    """What a tally adds up to over all batches and all processes."""
+    sums: dict[str, Tensor] = {}
+    with evaluating(model), torch.no_grad():
+        for batch in _share(data, task.at_once):
+            found = tally(model, tuple(tensor.to(device) for tensor in batch))
+            for name, value in found.items():
+                own = value.cpu().double()  # whole numbers stay exact up to 2⁵³
+                sums[name] = sums[name] + own if name in sums else own
+    return _over_processes(sums, device)
+
+
 def next_weights(run: Run) -> Tensor:
-    """λ_{t+1}, which the next batch gives at the present x; the run stays as it was."""
+    """λ_{t+1}, which the next batch gives at the present x; the run stays as it was.
+
+    A step that keeps λ (it is not due, or an objective is absent from its batch) gives λ as it is.
+    """
     method = run.method
     if int(method.step) > run.step or not method.due:  # inside a step, or a step that keeps λ
         return method.weights
@@ -103,7 +179,7 @@ def next_weights(run: Run) -> Tensor:
     buffers = [buffer.clone() for buffer in run.model.buffers()]
     random = run.random
     with training(run.model), random_numbers(run):
-        method(*draws(run))
+        scalar(run)
     weights = method.weights.clone()  # loading the state writes into the tensor itself
     method.load_state_dict(state)
     method.info, run.random = info, random
@@ -112,7 +188,7 @@ def next_weights(run: Run) -> Tensor:
     return weights
 
 
-def batches(data: Batch, size: int = BATCH_SIZE) -> list[Batch]:
+def batches(data: Batch, size: int = Task.at_once) -> list[Batch]:
     """All of the data in as few batches (views) as hold at most ``size`` samples each.
 
     >>> [len(x) for x, in batches((torch.arange(10),), size=4)]
@@ -154,12 +230,18 @@ def _in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
             module.training = mode
 
 
-def _share(run: Run, data: Batch) -> list[Batch]:
+def _share(data: Batch, size: int) -> list[Batch]:
     """This process's share of the data, in as many batches as every other's."""
-    processes = run.where.num_processes
+    processes = reduce.processes()
     most = math.ceil(len(data[0]) / processes)
-    mine = _cut(data, processes)[run.where.process_index]
-    return _cut(mine, math.ceil(most / BATCH_SIZE))
+    mine = _cut(data, processes)[dist.get_rank() if processes > 1 else 0]
+    return _cut(mine, math.ceil(most / size))
+
+
+def _size(task: Task, batch: Batch) -> float | Tensor:
+    """How many samples a batch holds, of each objective if they differ."""
+    counts = task.counts(batch)
+    return len(batch[0]) if counts is None else counts
 
 
 def _cut(data: Batch, parts: int) -> list[Batch]:
@@ -167,15 +249,11 @@ def _cut(data: Batch, parts: int) -> list[Batch]:
     return list(zip(*(tensor.tensor_split(parts) for tensor in data), strict=True))
 
 
-@torch.no_grad()
-def _metrics(task: Task, model: nn.Module, data: Sequence[Batch]) -> dict[str, float]:
-    """The mean of each metric over the samples of all batches, and of all processes."""
-    sums: dict[str, float] = {}
-    for batch in data:
-        for name, value in task.metrics(model, batch).items():
-            sums[name] = sums.get(name, 0.0) + float(value) * len(batch[0])
-    samples = sum(len(batch[0]) for batch in data)
-    if not sums:
-        return {}
-    *totals, count = reduce.mean_small(torch.tensor([*sums.values(), samples]).double()).tolist()
-    return {name: total / count for name, total in zip(sums, totals, strict=True)}
+def _over_processes(sums: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    """The sums of all processes together, from one small exchange."""
+    if not sums or not reduce.is_distributed():
+        return sums
+    flat = torch.cat([value.reshape(-1) for value in sums.values()])
+    joined = reduce.mean_small(flat.to(device)).cpu() * reduce.processes()
+    parts = joined.split([value.numel() for value in sums.values()])
+    return {name: part.view_as(sums[name]) for name, part in zip(sums, parts, strict=True)}

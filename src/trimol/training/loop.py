@@ -8,6 +8,11 @@ says so by its `growth`, and is compared at equal samples instead of equal steps
 Device and processes are what accelerate finds (``accelerate launch`` sets them). Under several
 processes each computes its share of every batch, and gradients are averaged: the global batch is
 that of one process.
+
+Where a task counts the samples of each objective (`trimol.tasks.Task.counts`), an objective may be
+absent from a draw. Such a step cannot tell new weights. By definition it keeps λ (and all else that
+the method remembers) and moves along Σ λ_m ∇f_m of the objectives that the whole batch has, each
+the mean over its samples, without rescaling; heads get their own gradients.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +28,7 @@ from torch.optim import Optimizer
 
 from trimol import methods
 from trimol._extras import require
-from trimol.data import GrowingBatches, split
+from trimol.data import IndependentDraws, split
 from trimol.data.draws import whole_number
 from trimol.gradients import reduce
 from trimol.gradients.losses import as_vector
@@ -57,7 +62,7 @@ class Run:
     model: nn.Module
     method: Method
     optimizer: Optimizer
-    sampler: GrowingBatches
+    sampler: IndependentDraws
     where: Any
     autocast: torch.dtype | None
     scaler: GradScaler
@@ -83,7 +88,8 @@ def start(
         method: The method's name, one of `trimol.methods.names()`.
         lr: α, the step size of the task's optimizer.
         hyperparameters: The method's own, such as ``{"gamma": 0.01}``.
-        batch_size: Samples a step, over all the draws of the method and all processes.
+        batch_size: Samples a step, over all the draws of the method and all processes; of each
+            domain for a task with several (`trimol.tasks.MultiInput`).
         seed: Decides the parameters at the start and the samples of every step.
         precision: ``"no"`` (as the model is), or ``"bf16"``, ``"fp16"`` for mixed precision.
 
@@ -113,7 +119,7 @@ def start(
         model=model,
         method=weigh(task.shared(model), len(task.objectives), **(hyperparameters or {})),
         optimizer=task.optimizer(model.parameters(), lr),
-        sampler=GrowingBatches(data.train[0], batch_size, growth=weigh.growth, seed=seed),
+        sampler=task.sampler(data, batch_size, growth=weigh.growth, seed=seed),
         where=where,
         autocast=autocast,
         scaler=GradScaler(where.device.type, enabled=autocast == torch.float16),
@@ -160,8 +166,8 @@ def train(
 
 
 def _step(run: Run, watch: Callable[[Run], None] | None) -> None:
-    run.scaler.scale(run.method(*draws(run))).backward()
-    _join(run.model)
+    run.scaler.scale(scalar(run)).backward()
+    _join(run)
     if watch is not None:
         watch(run)
     run.scaler.step(run.optimizer)
@@ -171,13 +177,20 @@ def _step(run: Run, watch: Callable[[Run], None] | None) -> None:
     run.step += 1
 
 
-def draws(run: Run) -> list[Tensor]:
-    """The loss vectors of the next step: as many as the method takes, from one batch."""
+def scalar(run: Run) -> Tensor:
+    """What the method makes of the losses of the next step: as many draws as it takes."""
     (indices,) = run.sampler.indices(run.step)
-    parts = split(indices, run.method.draws if run.method.due else 1)
-    vectors = [_losses(run, part) for part in parts]
+    drawn = [_drawn(run, part) for part in split(indices, _parts(run))]
+    counts = _counts(run, drawn)
+    vectors = [draw.losses for draw in drawn]
     _check_finite(run, vectors)
-    return vectors
+    if counts is None or (counts > 0).all():
+        seen = [tensor for draw in drawn for tensor in draw.representation]
+        return run.method(*vectors, **({"representation": seen} if seen else {}))  # type: ignore[no-any-return]
+    # The mean over the samples of all draws; an objective without any keeps its 0.
+    shares = counts / counts.sum(0).clamp_min(1)
+    whole = torch.stack([v * share.to(v) for v, share in zip(vectors, shares, strict=True)]).sum(0)
+    return run.method(whole, keep=True)  # type: ignore[no-any-return]
 
 
 def place(run: Run, batch: Batch) -> Batch:
@@ -185,15 +198,97 @@ def place(run: Run, batch: Batch) -> Batch:
     return tuple(tensor.to(run.where.device) for tensor in batch)
 
 
-def _losses(run: Run, indices: Tensor) -> Tensor:
-    """The losses of this process's share of a draw, such that their mean over processes is F."""
+@dataclass
+class _Draw:
+    """This process's share of a draw.
+
+    Attributes:
+        losses: Such that their mean over processes is F.
+        counts: The samples of each objective in it; None if every sample has every objective.
+        representation: What the heads see of it, for a method that asks for it.
+    """
+
+    losses: Tensor
+    counts: Tensor | None
+    representation: list[Tensor]
+
+
+def _parts(run: Run) -> int:
+    return run.method.draws if run.method.due else 1
+
+
+def _drawn(run: Run, indices: Tensor) -> _Draw:
     processes = run.where.num_processes
     share = split(indices, processes)[run.where.process_index]
-    batch = place(run, tuple(tensor[share] for tensor in run.data.train))
-    with torch.autocast(run.where.device.type, run.autocast, enabled=run.autocast is not None):
+    batch = tuple(tensor[share] for tensor in run.data.train)
+    counts = run.task.counts(batch)
+    batch = place(run, batch)
+    with (
+        torch.autocast(run.where.device.type, run.autocast, enabled=run.autocast is not None),
+        _represented(run) as seen,
+    ):
         vector = as_vector(run.task.losses(run.model, batch))
+    if counts is not None:
+        return _Draw(vector, counts.detach().double().cpu(), seen)
     scale = len(share) * processes / len(indices)  # 1 where all shares have the same size
-    return vector if scale == 1 else vector * scale
+    return _Draw(vector if scale == 1 else vector * scale, None, seen)
+
+
+@contextmanager
+def _represented(run: Run) -> Iterator[list[Tensor]]:
+    """What the task's representation gives meanwhile, for a method that asks for it."""
+    seen: list[Tensor] = []
+    module = run.task.representation(run.model) if run.method.represents else None
+    if module is None:
+        yield seen
+        return
+    handle = module.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
+    try:
+        yield seen
+    finally:
+        handle.remove()
+
+
+def _counts(run: Run, drawn: Sequence[_Draw]) -> Tensor | None:
+    """The samples of each objective in each draw, draws × M, over all processes; None if all.
+
+    The losses of the draws are scaled by this process's share of these samples.
+    """
+    own = [draw.counts for draw in drawn if draw.counts is not None]
+    if not own:
+        return None
+    counts = torch.stack(own)
+    _check_counts(run, counts, drawn)
+    # An absent objective whose loss is not finite would make NaN of all that it is added to.
+    bad = torch.stack([~draw.losses.detach().isfinite().cpu() for draw in drawn]) & (counts == 0)
+    mean, failed = _over_processes(run, torch.stack([counts, bad.double()])).unbind()
+    for name, found in zip(run.task.objectives, failed.sum(0).tolist(), strict=True):
+        if found:
+            raise ValueError(
+                f"the loss {name!r} must be 0 where a batch has no sample of it, found one that is "
+                f"not finite at step {run.step}: trimol.tasks.masked_mean gives the 0"
+            )
+    if reduce.is_distributed():
+        for draw, share in zip(drawn, counts / mean.where(mean > 0, 1), strict=True):
+            draw.losses = draw.losses * share.to(draw.losses)
+    return mean * reduce.processes()
+
+
+def _over_processes(run: Run, numbers: Tensor) -> Tensor:
+    """The mean over processes of a few numbers, on the CPU."""
+    if not reduce.is_distributed():
+        return numbers
+    device = torch.device("cpu") if run.where.device.type == "mps" else run.where.device
+    return reduce.mean_small(numbers.to(device)).cpu()
+
+
+def _check_counts(run: Run, counts: Tensor, drawn: Sequence[_Draw]) -> None:
+    names = run.task.objectives
+    if counts.shape != (len(drawn), len(names)) or drawn[0].losses.shape != (len(names),):
+        raise ValueError(
+            f"counts and losses must be {len(names)}, one for each of {', '.join(names)}, found "
+            f"{counts[0].numel()} and {len(drawn[0].losses)}"
+        )
 
 
 def _check_finite(run: Run, vectors: Sequence[Tensor]) -> None:
@@ -211,15 +306,27 @@ def _check_finite(run: Run, vectors: Sequence[Tensor]) -> None:
             )
 
 
-def _join(model: nn.Module) -> None:
+def _join(run: Run) -> None:
     """Gradients averaged over the processes; statistics (of batch normalisation) the first's."""
     if not reduce.is_distributed():
         return
+    model = run.model
+    if run.task.counts(tuple(tensor[:1] for tensor in run.data.train)) is not None:
+        _fill(run)
     own = [p.grad for p in model.parameters() if p.grad is not None]
     for gradient, mean in zip(own, reduce.mean_large(own), strict=True):
         gradient.copy_(mean)
     for buffer in model.buffers():
         dist.broadcast(buffer, src=0)
+
+
+def _fill(run: Run) -> None:
+    """A zero gradient for what other processes' samples reach, and this one's do not."""
+    trained = list(run.model.parameters())
+    reached = torch.tensor([float(p.grad is not None) for p in trained])
+    for p, share in zip(trained, _over_processes(run, reached).tolist(), strict=True):
+        if share and p.grad is None:
+            p.grad = torch.zeros_like(p)
 
 
 def whereabouts() -> Any:

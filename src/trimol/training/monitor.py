@@ -13,6 +13,7 @@ from torch import nn
 
 from trimol.data.draws import whole_number
 from trimol.errors import Errors, estimate, measure
+from trimol.errors.fulldata import Size
 from trimol.gradients import Losses, reduce
 from trimol.methods import Method
 from trimol.training.assess import evaluating
@@ -67,7 +68,8 @@ class Monitor:
             over all of the data; others at each measurement. The record then has the bounds
             too: ``R_opt_low``, ``R_opt_high`` and so on, but no ``gen_bound``.
         seed: Of these batches.
-        size: How many samples a batch holds, from the batch; read off it by default.
+        size: How many samples a batch holds, from the batch; read off it by default. M numbers
+            where every loss is the mean over its own samples, as for `trimol.measure`.
         clock: What tells the time in seconds, for ``cost``.
 
     Attributes:
@@ -108,7 +110,7 @@ class Monitor:
         rho: float = 0.0,
         subsample: int | None = None,
         seed: int = 0,
-        size: Callable[[Any], float] | None = None,
+        size: Size | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         if not isinstance(method, Method):

@@ -16,7 +16,6 @@ from torch.func import functional_call, vmap
 from torch.optim import Optimizer
 
 from trimol import methods
-from trimol.data import GrowingBatches
 from trimol.data.draws import sizes, whole_number
 from trimol.errors import Errors
 from trimol.errors.fulldata import FullData
@@ -150,7 +149,8 @@ class Replicas:
             others go on.
 
     Dropout and other random numbers in the model would not be those of the single runs: such models
-    raise `NotReplicable`, as does what ``torch.func.vmap`` cannot do. Batch normalisation is fine.
+    raise `NotReplicable`, as do tasks with objectives that not every sample has (`Task.counts`) and
+    what ``torch.func.vmap`` cannot do. Batch normalisation is fine.
     The optimizer must treat every entry on its own (SGD, Adam and their kin).
 
     Example:
@@ -179,6 +179,11 @@ class Replicas:
         if not self.seeds:
             raise ValueError("seeds must hold at least one seed, found none")
         self.data = _source(task.data() if data is None else data, len(self.seeds))
+        if task.counts(tuple(tensor[:1] for tensor in self.data[0].train)) is not None:
+            raise NotReplicable(
+                f"task {task.name!r} counts the samples of each objective, of which replicas may "
+                "have different numbers: train its runs one by one"
+            )
         self.method = methods.replicated(
             method,
             replicas=len(self.seeds),
@@ -192,10 +197,9 @@ class Replicas:
         self._shared = self._named(task.shared(models[0]))
         self._lr = _step_sizes(lr, len(self.seeds))
         self._optimizer = _optimizer(task, list(self.params.values()), lr)
-        growth = methods.get(method).growth
-        size = len(self.data[0].train[0])
+        growth, one = methods.get(method).growth, self.data[0]
         self._samplers = {
-            seed: GrowingBatches(size, batch_size, growth=growth, seed=seed)
+            seed: task.sampler(one, batch_size, growth=growth, seed=seed)
             for seed in dict.fromkeys(self.seeds)
         }
         self.step = self.samples = 0

@@ -222,6 +222,11 @@ class _Plan:
         substitute: Batch | None,
     ) -> None:
         self.task, self.data = task, task.data()
+        if task.counts(tuple(tensor[:1] for tensor in self.data.train)) is not None:
+            raise ValueError(
+                f"task must have every objective on every sample, for F_z to be defined, found "
+                f"{task.name!r}, which counts the samples of each"
+            )
         held = self.data.test if held is None else held
         self.samples, size = len(self.data.train[0]), len(held[0])
         if pool > size:
