@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from trimol.data import files
+from trimol.data import files, sources
 from trimol.data.files import BadData, MissingData
 from trimol.tasks.mnist import MNIST, Fashion
 
@@ -165,7 +165,7 @@ def test_bad_options(folder: Path) -> None:
 
 
 def test_the_real_files_where_they_are() -> None:
-    source = files.source("mnist")
+    source = sources.source("mnist")
     try:
         paths = [files.locate("mnist", file.name) for file in source.files]
     except MissingData as missing:
