@@ -4,11 +4,26 @@ from trimol.tasks.base import Task
 from trimol.tasks.digits import Digits
 from trimol.tasks.lower_bound import StabilityLowerBound
 from trimol.tasks.mnist import MNIST, Fashion
+from trimol.tasks.nyuv2 import NYUv2
+from trimol.tasks.office import Office31, OfficeHome
 from trimol.tasks.quadratic import Quadratic
+from trimol.tasks.scenes import Scenes
 from trimol.tasks.toy import Toy
 
 _TASKS: dict[str, type[Task]] = {
-    task.name: task for task in (Digits, MNIST, Fashion, Toy, Quadratic, StabilityLowerBound)
+    task.name: task
+    for task in (
+        Digits,
+        MNIST,
+        Fashion,
+        Toy,
+        Quadratic,
+        StabilityLowerBound,
+        Office31,
+        OfficeHome,
+        Scenes,
+        NYUv2,
+    )
 }
 
 
