@@ -107,6 +107,17 @@ def test_flags_reach_the_configuration() -> None:
     assert config.rho == 0.5  # the measure's is the method's, unless it is given
 
 
+def test_epochs_in_place_of_steps() -> None:
+    own = ["--epochs", "3", "--batch-size", "40", "--score-every", "4", "--quiet"]
+    assert main(["run", "line.py", *own, "--out", "a"]) == 0
+    run = store.load("a")
+    assert (run.config.steps, run.config.score_every) == (9, 4)  # 3 × ⌈100 / 40⌉
+    assert run.scores["step"].to_list() == [4, 8]
+    methods_ = ["--methods", "static,modo", "--seeds", "1", "--jobs", "1"]
+    assert main(["compare", "line.py", *methods_, *own, "--out", "b"]) == 0
+    assert {(r.config.steps, r.config.score_every) for r in store.find("b")} == {(9, 4)}
+
+
 def test_the_measure_may_have_a_rho_of_its_own() -> None:
     assert (
         main(["run", "line.py", "--rho", "0.5", "--measure-rho", "0.1", "--out", "a", *SMALL]) == 0
@@ -220,6 +231,10 @@ def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "line.py", "--weights", "1,1"], "weights must sum to 1"),
         (["run", "line.py", "--weights", "1"], "weights must have 2 entries"),
         (["run", "line.py", "--steps", "many"], "--steps must be a whole number of at least 1"),
+        (["run", "line.py", "--steps", "5", "--epochs", "5"], "--steps or --epochs, not both"),
+        (["run", "line.py", "--epochs", "0"], "--epochs must be a whole number of at least 1"),
+        (["run", "line.py", "--score-every", "-1"], "--score-every must be a whole number of at"),
+        (["compare", "line.py", "--steps", "5", "--epochs", "5"], "--steps or --epochs, not both"),
         (["run", "line.py", "--lr", "0"], "--lr must be a finite number above 0, found '0'"),
         (["run", "line.py", "--precision", "fp8"], "'fp8'"),
         (["run", "line.py", "--option", "slope"], "--option must be NAME=VALUE, found 'slope'"),
@@ -303,3 +318,36 @@ def test_a_study_is_reproduced(capsys: pytest.CaptureFixture[str]) -> None:
     assert {row["study"] for row in found["rows"]} == {"table1", "table2"}
     assert all(Path(file).exists() for file in found["files"])
     assert "unknown study 'fig99'" in refused("reproduce", "fig99", capsys=capsys)
+
+
+def test_studies_refuse_what_they_do_not_take(capsys: pytest.CaptureFixture[str]) -> None:
+    said = refused("reproduce", "table1", "--regime", "finetune", capsys=capsys)
+    assert said == "trimol: table1 has no regime: it takes none, found regime 'finetune'"
+    said = refused("reproduce", "table6", "--regime", "frozen", capsys=capsys)
+    assert said == "trimol: table6 has no regime: it takes budget, found regime 'frozen'"
+    said = refused("reproduce", "table4", "--regime", "cold", capsys=capsys)
+    assert said == "trimol: regime must be one of frozen, finetune, found 'cold'"
+    said = refused("reproduce", "table4", "fig1", "--budget", "paper", capsys=capsys)
+    assert said == "trimol: fig1 has no budget: it takes none, found budget 'paper'"
+    assert not Path("runs").exists()  # nothing ran
+
+
+def test_options_of_a_study_are_passed_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from trimol.reproduce import multitask
+    from trimol.study.results import Study
+
+    found = []
+
+    def study(name: str, context: object, *_: object) -> Study:
+        found.append(context)
+        return Study(name, "T", rows=[])
+
+    monkeypatch.setattr(multitask, "study", study)
+    flags = ["--regime", "finetune", "--budget", "paper", "--out", "here", "--quiet", "--json"]
+    assert main(["reproduce", "table4", *flags]) == 0
+    (context,) = found
+    assert (context.regime, context.budget) == ("finetune", "paper")
+    (file,) = json.loads(capsys.readouterr().out)["files"]
+    assert file == "here/table4-finetune/study.json"

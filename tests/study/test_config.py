@@ -8,7 +8,13 @@ import pytest
 from pydantic import ValidationError
 
 from trimol import methods
-from trimol.study.config import RunConfig, checked, configure, hyperparameters_of
+from trimol.study.config import (
+    RunConfig,
+    checked,
+    configure,
+    hyperparameters_of,
+    steps_per_epoch,
+)
 from trimol.tasks import get
 
 BASE: dict[str, Any] = {"task": "digits", "method": "modo", "lr": 1.0, "steps": 100}
@@ -28,6 +34,7 @@ def test_the_same_after_json() -> None:
     [
         ({"checkpoint_every": 7}, True),
         ({"measure_every": 7}, False),
+        ({"score_every": 7}, False),
         ({"hyperparameters": {"gamma": 0.1}}, False),
         ({"task_options": {"hidden": 3}}, False),
         ({"rho": 0.1}, False),
@@ -39,6 +46,17 @@ def test_the_key_names_what_decides_the_result(change: dict[str, Any], same: boo
     one, other = RunConfig(**BASE), RunConfig(**(BASE | change))
     assert (one.key == other.key) is same
     assert one.differences(other) == ([] if same else list(change))
+
+
+def test_runs_from_before_there_were_scores_keep_their_key() -> None:
+    assert RunConfig(**BASE).key == "fb015c7fe6db"
+    assert RunConfig(**BASE, score_every=0).key == "fb015c7fe6db"
+
+
+def test_an_epoch_is_a_pass_through_the_data() -> None:
+    assert steps_per_epoch("digits", 64) == -(-1437 // 64)
+    assert steps_per_epoch("digits", 64, {"test": 1797 - 64}) == 1
+    assert steps_per_epoch("digits", 63, {"test": 1797 - 64}) == 2
 
 
 def test_the_key_of_a_users_task_is_that_of_its_content(tmp_path: Path) -> None:

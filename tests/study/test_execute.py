@@ -15,11 +15,13 @@ from torch import nn
 from trimol import tasks
 from trimol.study import Interrupted, RunConfig, StoredRun, StoreError, configure, execute, files
 from trimol.study.lock import locked
-from trimol.training import Diverged, Record, assess, start, train
+from trimol.training import Diverged, Record, assess, evaluating, start, train
+from trimol.training.assess import metrics
 
 CONFIG = configure("digits", "modo", steps=12, measure_every=5, checkpoint_every=4, rho=0.1)
 FILES = {"config.json", "environment.json", "metrics.parquet", "checkpoint.pt", "model.pt"}
 FILES |= {"direction.pt", "summary.json", ".lock"}
+SCORED = CONFIG.model_copy(update={"score_every": 3, "task_options": {"validation": 100}})
 
 
 class Stop:
@@ -239,3 +241,59 @@ def test_dropout_and_adam_resume(tmp_path: Path) -> None:
         broken = execute(config, tmp_path / "broken", resume=True)
     assert broken.metrics.equals(whole.metrics)
     assert all(torch.equal(broken.parameters[k], v) for k, v in whole.parameters.items())
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
+    return execute(SCORED, tmp_path_factory.mktemp("scored"))
+
+
+def test_scores_are_the_tasks_metrics_between_steps(scored: StoredRun) -> None:
+    task = tasks.load("digits", {"validation": 100})
+    data = task.data()
+    assert data.validation is not None
+    run = start(task, "modo", lr=CONFIG.lr, hyperparameters=CONFIG.hyperparameters)
+    expected = []
+    for step in (3, 6, 9, 12):
+        train(run, 3)
+        with evaluating(run.model), torch.no_grad():
+            losses = torch.stack(list(task.losses(run.model, data.validation))).tolist()
+        held_out = metrics(task, run.model, data.validation)["accuracy"]
+        test = metrics(task, run.model, data.test)["accuracy"]
+        named = {f"validation_loss/{n}": v for n, v in zip(task.objectives, losses, strict=True)}
+        accuracies = {"validation/accuracy": held_out, "test/accuracy": test}
+        expected.append({"step": step, **named, **accuracies})
+    for found, wanted in zip(scored.scores.to_dicts(), expected, strict=True):
+        assert list(found) == list(wanted)
+        assert found == pytest.approx(wanted, rel=1e-6)
+    assert scored.record["metric/accuracy"] == expected[-1]["test/accuracy"]
+
+
+def test_scoring_leaves_the_run_as_it_is(scored: StoredRun, tmp_path: Path) -> None:
+    plain = execute(SCORED.model_copy(update={"score_every": 0}), tmp_path)
+    assert plain.metrics.equals(scored.metrics)
+    assert plain.scores.is_empty()
+    assert not (tmp_path / "scores.parquet").exists()
+
+
+@pytest.mark.parametrize("step", [2, 6, 7, 8, 11])  # before, at and after a score or a checkpoint
+def test_scores_resume(scored: StoredRun, tmp_path: Path, step: int) -> None:
+    with pytest.raises(Interrupted):
+        execute(SCORED, tmp_path, watch=Stop(step))
+    execute(SCORED, tmp_path, resume=True)
+    for name in ("scores.parquet", "metrics.parquet", "model.pt"):
+        assert (tmp_path / name).read_bytes() == (scored.path / name).read_bytes()
+
+
+def test_scores_after_the_checkpoint_are_taken_again(scored: StoredRun, tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        execute(SCORED, tmp_path, watch=Stop(7))
+    files.write_table(tmp_path / "scores.parquet", scored.scores)  # as if killed after step 12's
+    execute(SCORED, tmp_path, resume=True)
+    assert files.read_table(tmp_path / "scores.parquet").equals(scored.scores)
+
+
+def test_scores_without_validation_data(tmp_path: Path) -> None:
+    found = execute(configure("digits", "static", steps=4, score_every=2), tmp_path)
+    assert found.scores.columns == ["step", "test/accuracy"]
+    assert found.scores["step"].to_list() == [2, 4]

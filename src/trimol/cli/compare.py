@@ -1,7 +1,6 @@
 """Compare methods on a task: same starts, same samples, several seeds."""
 
 import json as json_format
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from trimol.cli import hyperparameters
+from trimol.cli import epochs, hyperparameters
 from trimol.cli.compare_view import CompareView
 from trimol.cli.failures import UsageError, usage
 from trimol.cli.live import shown
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from trimol.study import Comparison
 
+STEPS = 500
 HOW_TO_READ = (
     "R_opt is 0 where no small step lowers all losses, on training data; R_pop is the same on test "
     "data, R_gen the size of the gap between the two. E_ca is 0 if the update avoids conflict of "
@@ -46,8 +46,10 @@ class Options:
     """The methods; the others are compared with the first."""
     seeds: Annotated[int, typed(count, "N")] = 5
     """Runs of each method."""
-    steps: Annotated[int, typed(count, "N")] = 500
+    steps: Annotated[int | None, typed(count, "N", unset=f"{STEPS}")] = None
     """Steps of each run."""
+    epochs: Annotated[int | None, typed(count, "N", unset="none")] = None
+    """Passes through the data (of several sets, the longest), in place of steps."""
     batch_size: Annotated[int, typed(count, "N")] = 64
     """Samples a step, the same for every method."""
     set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="METHOD.NAME=VALUE")] = ()
@@ -57,6 +59,8 @@ class Options:
     """An option of the task, e.g. --option hidden=128."""
     measure_every: Annotated[int | None, typed(whole, "N", unset="steps/10")] = None
     """Steps between measurements on all data; 0 for the end only."""
+    score_every: Annotated[int, typed(whole, "N")] = 0
+    """Steps between the task's metrics on validation and test data; 0 for never."""
     measure_rho: Annotated[float, typed(nonnegative, "RHO")] = 0.0
     """ρ of the conflict-avoiding weights that E_ca compares with."""
     jobs: Annotated[int | None, typed(count, "N", unset="cores")] = None
@@ -75,11 +79,12 @@ def main(arguments: Sequence[str]) -> int:
     for method in options.methods:
         checked_method(method)
     out = options.out or Path("runs", _name(options))
-    found = _compared(options, out)
+    steps = epochs.resolved(options, default=STEPS)
+    found = _compared(options, steps, out)
     if options.json:
         print(json_format.dumps(_for_machines(found), indent=1))
     else:
-        _show(found, options, out)
+        _show(found, options, steps, out)
     return 0
 
 
@@ -90,15 +95,16 @@ def _name(options: Options) -> str:
         return tasks.load(options.task, task_options(options.option)).name
 
 
-def _compared(options: Options, out: Path) -> "Comparison":
+def _compared(options: Options, steps: int, out: Path) -> "Comparison":
     """Run what is left to run, with progress shown."""
     from trimol.study import compare
+    from trimol.study.pool import cores
 
     rates, values = _settings(options)
-    _check(options, values)
-    every = max(1, options.steps // 10) if options.measure_every is None else options.measure_every
-    title = f"{options.task}: {options.seeds} seeds of {options.steps} steps"
-    view = CompareView(title, options.methods, options.seeds, options.steps)
+    _check(options, steps, values)
+    every = max(1, steps // 10) if options.measure_every is None else options.measure_every
+    title = f"{options.task}: {options.seeds} seeds of {steps} steps"
+    view = CompareView(title, options.methods, options.seeds, steps)
     with shown(view, quiet=options.quiet) as changed:
 
         def watch(config: Any, step: int, record: Any) -> None:
@@ -110,21 +116,22 @@ def _compared(options: Options, out: Path) -> "Comparison":
             options.methods,
             folder=out,
             seeds=options.seeds,
-            steps=options.steps,
+            steps=steps,
             batch_size=options.batch_size,
             task_options=task_options(options.option),
             hyperparameters=values,
             lr=rates,
             rho=options.measure_rho,
             measure_every=every,
-            jobs=options.jobs or len(os.sched_getaffinity(0)),
+            score_every=options.score_every,
+            jobs=options.jobs or cores(),
             watch=watch,
         )
         view.finish()
     return found
 
 
-def _check(options: Options, values: Mapping[str, Mapping[str, Any]]) -> None:
+def _check(options: Options, steps: int, values: Mapping[str, Mapping[str, Any]]) -> None:
     """What is wrong with a task, an option or a hyper-parameter is said before anything runs."""
     from trimol.study.config import configure
 
@@ -134,7 +141,7 @@ def _check(options: Options, values: Mapping[str, Mapping[str, Any]]) -> None:
             config = configure(
                 options.task,
                 method,
-                steps=options.steps,
+                steps=steps,
                 task_options=given,
                 hyperparameters=values.get(method),
             )
@@ -166,7 +173,7 @@ def _for_machines(found: "Comparison") -> dict[str, Any]:
     return {**Study(f"compare {found.task}", "", rows).summary(), "files": files}
 
 
-def _show(found: "Comparison", options: Options, out: Path) -> None:
+def _show(found: "Comparison", options: Options, steps: int, out: Path) -> None:
     from rich.console import Console
 
     from trimol.cli import findings, tables
@@ -176,7 +183,7 @@ def _show(found: "Comparison", options: Options, out: Path) -> None:
     rows, marked = summarise(found), findings.best(found)
     table = tables.grid(findings.rows_of_seeds(rows), marked)
     console.print(tables.draw(table, console.width))
-    console.print(_setting(found, options, marked=bool(marked)))
+    console.print(_setting(found, options, steps, marked=bool(marked)))
     _list(console, "Differences, run by run:", findings.sentences(found))
     _list(console, "Diverged, and left out:", findings.failures(found))
     console.print(tables.readings(findings.readings(rows)))
@@ -192,13 +199,13 @@ def _list(console: "Console", heading: str, lines: Sequence[str]) -> None:
         console.print(fill(line, console.width, initial_indent="  ", subsequent_indent="    "))
 
 
-def _setting(found: "Comparison", options: Options, *, marked: bool) -> str:
+def _setting(found: "Comparison", options: Options, steps: int, *, marked: bool) -> str:
     """What the table shows, and under which conditions."""
     seeds = f"{options.seeds} seeds" if options.seeds > 1 else "one seed"
     shown = "mean ± 95 % confidence interval" if options.seeds > 1 else "no spread"
     rates = "; ".join(f"{m} {setting(runs[0].config)}" for m, runs in found.runs.items() if runs)
     best = " * is lower than every other by more than the noise." if marked else ""
     return (
-        f"{options.task}: losses and metrics on test data after {options.steps} steps, {seeds}: "
+        f"{options.task}: losses and metrics on test data after {steps} steps, {seeds}: "
         f"{shown}.{best} Every method saw {options.batch_size} samples a step. {rates}."
     )

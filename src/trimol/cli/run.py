@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from trimol.cli import hyperparameters, summary
+from trimol.cli import epochs, hyperparameters, summary
 from trimol.cli.failures import usage
 from trimol.cli.live import shown
 from trimol.cli.methods import checked_method
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from trimol.study.config import RunConfig
     from trimol.study.store import StoredRun
     from trimol.training.records import Record
+
+STEPS = 1000
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,18 @@ class Options:
     """The method that weighs the losses (see `trimol methods`)."""
     lr: Annotated[float | None, typed(positive, "ALPHA", unset="per-task")] = None
     """Step size of the optimizer; by default what the task has for the method."""
-    steps: Annotated[int, typed(count, "N")] = 1000
+    steps: Annotated[int | None, typed(count, "N", unset=f"{STEPS}")] = None
     """Steps to take."""
+    epochs: Annotated[int | None, typed(count, "N", unset="none")] = None
+    """Passes through the data (of several sets, the longest), in place of steps."""
     batch_size: Annotated[int, typed(count, "N")] = 64
     """Samples a step, split where the method takes several draws."""
     seed: Annotated[int, typed(whole, "N")] = 0
     """Decides the model's start and the samples."""
     measure_every: Annotated[int | None, typed(whole, "N", unset="steps/20")] = None
     """Steps between measurements on all data; 0 for the end only."""
+    score_every: Annotated[int, typed(whole, "N")] = 0
+    """Steps between the task's metrics on validation and test data; 0 for never."""
     measure_rho: Annotated[float | None, typed(nonnegative, "RHO", unset="method-rho")] = None
     """ρ of the conflict-avoiding weights that E_ca compares with. (--rho is the method's own.)"""
     checkpoint_every: Annotated[int, typed(whole, "N")] = 100
@@ -92,7 +98,8 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
     checked_method(options.method)
     taken = {field.name for field in fields(Options)}
     values = hyperparameters.read(options.method, flags, taken=taken)
-    every = max(1, options.steps // 20) if options.measure_every is None else options.measure_every
+    steps = epochs.resolved(options, default=STEPS)
+    every = max(1, steps // 20) if options.measure_every is None else options.measure_every
     with usage():
         config = configure(
             options.task,
@@ -100,10 +107,11 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
             lr=options.lr,
             hyperparameters=values,
             task_options=task_options(options.option),
-            steps=options.steps,
+            steps=steps,
             batch_size=options.batch_size,
             seed=options.seed,
             measure_every=every,
+            score_every=options.score_every,
             checkpoint_every=options.checkpoint_every,
             precision=options.precision,
         )

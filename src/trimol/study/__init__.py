@@ -4,13 +4,17 @@ from trimol.study.compare import Comparison, Difference, Row, compare, differenc
 from trimol.study.config import RunConfig, configure
 from trimol.study.execute import execute
 from trimol.study.files import StoreError
+from trimol.study.multitask import Candidate, Contest, Outcome, drop, play
 from trimol.study.signals import Interrupted
 from trimol.study.store import StoredRun
 
 __all__ = [
+    "Candidate",
     "Comparison",
+    "Contest",
     "Difference",
     "Interrupted",
+    "Outcome",
     "Row",
     "RunConfig",
     "StoreError",
@@ -18,6 +22,8 @@ __all__ = [
     "compare",
     "configure",
     "differences",
+    "drop",
     "execute",
+    "play",
     "summarise",
 ]

@@ -117,6 +117,7 @@ def compare(
     lr: Mapping[str, float] | None = None,
     rho: float = 0.0,
     measure_every: int = 0,
+    score_every: int = 0,
     checkpoint_every: int | None = None,
     precision: str = "no",
     jobs: int = 1,
@@ -140,6 +141,7 @@ def compare(
         lr: Of some methods, by name.
         rho: ρ of the conflict-avoiding weights that λ is measured against.
         measure_every: Measure at every so many steps; with 0 at the end only.
+        score_every: After every so many steps, the metrics on validation and test data.
         checkpoint_every: Steps between checkpoints; a fifth of the run by default.
         precision: ``"no"``, ``"bf16"`` or ``"fp16"``.
         jobs: How many runs at a time, in processes of their own.
@@ -171,6 +173,7 @@ def compare(
             seed=seed,
             rho=rho,
             measure_every=measure_every,
+            score_every=score_every,
             checkpoint_every=max(1, steps // 5) if checkpoint_every is None else checkpoint_every,
             precision=precision,
         )

@@ -21,10 +21,12 @@ from pydantic import (
 
 from trimol import methods
 from trimol.tasks import Settings, load
-from trimol.tasks.loading import file_of, source
+from trimol.tasks.loading import blaming, file_of, source
 
 # Changes what is on disk while a run goes on, not what comes out.
 _WITHOUT_EFFECT = {"checkpoint_every"}
+# Came later than the first runs on disk: 0 is how those were run, and their names stay.
+_LATER = {"score_every"}
 
 
 def _keys_as_numbers(value: Any) -> Any:
@@ -54,6 +56,8 @@ class RunConfig(BaseModel):
         seed: Decides the parameters at the start and the samples of every step.
         rho: ρ of the conflict-avoiding weights that λ is measured against.
         measure_every: Measure at every so many steps; with 0 at the end only.
+        score_every: After every so many steps, the task's metrics on validation and test data;
+            with 0 never.
         checkpoint_every: Save a checkpoint every so many steps; with 0 when interrupted only.
         precision: ``"no"`` (as the model is), ``"bf16"`` or ``"fp16"`` (mixed).
         source: SHA-256 of the file of a user's own task.
@@ -78,6 +82,7 @@ class RunConfig(BaseModel):
     seed: NonNegativeInt = 0
     rho: Annotated[FiniteFloat, Field(ge=0)] = 0.0
     measure_every: NonNegativeInt = 0
+    score_every: NonNegativeInt = 0
     checkpoint_every: NonNegativeInt = 0
     precision: Literal["no", "bf16", "fp16"] = "no"
     source: str | None = None
@@ -89,7 +94,8 @@ class RunConfig(BaseModel):
     @property
     def key(self) -> str:
         """Twelve hex digits that name all that decides the result."""
-        decisive = self.model_dump(mode="json", exclude=_WITHOUT_EFFECT)
+        unused = {name for name in _LATER if not getattr(self, name)}
+        decisive = self.model_dump(mode="json", exclude=_WITHOUT_EFFECT | unused)
         if self.source is not None:  # the file's content counts, not the folder it lies in
             decisive["task"] = Path(self.task).name
         text = json.dumps(decisive, sort_keys=True)
@@ -151,6 +157,26 @@ def configure(
         source=source(task),
         **others,
     )
+
+
+def steps_per_epoch(
+    task: str, batch_size: int, task_options: Mapping[str, Any] | None = None
+) -> int:
+    """The steps in which a task's data (of several sets, the longest) are passed through once.
+
+    Args:
+        task: A task's name, or ``path/to/file.py:Class``.
+        batch_size: Samples a step; where a task has one data set per objective, of each.
+        task_options: Keyword arguments of the task's constructor.
+
+    Example:
+        >>> steps_per_epoch("quadratic", 5, {"samples": 20})
+        4
+    """
+    found = load(task, task_options)
+    with blaming(task):
+        sampler = found.sampler(found.data(), batch_size, growth=0.0, seed=0)
+    return sampler.steps_per_epoch
 
 
 def checked(**fields: Any) -> RunConfig:

@@ -1,8 +1,8 @@
 """Execute a run in a folder of its own: start it, go on with it, or return it if it is finished.
 
 The order of writes makes a kill at any moment harmless: the configuration comes first, a
-checkpoint comes after the records up to its step, the summary comes last. On resuming, records of
-steps that the checkpoint has not done are dropped and measured again.
+checkpoint comes after the records and scores up to its step, the summary comes last. On resuming,
+those of steps that the checkpoint has not done are dropped and measured again.
 """
 
 import math
@@ -34,12 +34,13 @@ from trimol.study.store import StoredRun
 from trimol.tasks import load
 from trimol.tasks.loading import blaming, source
 from trimol.training import Assessment, Diverged, Run, RunError, assess, start, train
+from trimol.training.assess import mean_losses, metrics
 from trimol.training.checkpoint import restore, state
 from trimol.training.loop import whereabouts
 from trimol.training.records import Record
 
 Watch = Callable[[RunConfig, int, Record | None], None]
-# Between checkpoints, how old the records on disk may be (for those who look on), in seconds.
+# Between checkpoints, how old the tables on disk may be (for those who look on), in seconds.
 STALE = 2.0
 
 
@@ -138,8 +139,9 @@ class _Execution:
     def __init__(self, config: RunConfig, path: Path, watch: Watch | None) -> None:
         self.config, self.path, self.watch = config, path, watch
         self.records: list[Record] = []
-        self.began = time.monotonic()
-        self.written, self.when = 0, self.began  # how many records are on disk, and since when
+        self.scores: list[Record] = []
+        self.began = self.when = time.monotonic()  # when the tables were written last
+        self.written: dict[str, int] = {}  # how many rows of each are on disk
         self.heard = False
 
     def run(self) -> None:
@@ -180,15 +182,20 @@ class _Execution:
         return run
 
     def _resume(self, run: Run) -> None:
-        checkpoint, metrics = self.path / store.CHECKPOINT, self.path / store.METRICS
+        checkpoint = self.path / store.CHECKPOINT
         if not checkpoint.exists():
             return
         found = read_tensors(checkpoint)
         restore(run, found["run"])
         self.began -= found["seconds"]
-        if metrics.exists():
-            rows = store.records(read_table(metrics))
-            self.records = [record for record in rows if record["step"] < run.step]
+        # A step is measured before x moves in it, and scored when it has.
+        self.records = [row for row in self._kept(store.METRICS) if row["step"] < run.step]
+        self.scores = [row for row in self._kept(store.SCORES) if row["step"] <= run.step]
+
+    def _kept(self, name: str) -> list[Record]:
+        """The rows of a table that is on disk; none if it is not."""
+        file = self.path / name
+        return store.records(read_table(file)) if file.exists() else []
 
     def _train(self, run: Run, ears: Ears) -> None:
         """Up to the next checkpoint, the end, or a signal."""
@@ -197,7 +204,7 @@ class _Execution:
         try:
             train(run, left, watch=self._look, stop=lambda run: self._after(run, ears))
         except Diverged:
-            self._write_records()
+            self._write_tables()
             raise
 
     def _look(self, run: Run) -> None:
@@ -205,10 +212,14 @@ class _Execution:
         every = self.config.measure_every
         if every and run.step % every == 0:
             self._measure(run)
-            if time.monotonic() - self.when > STALE:
-                self._write_records()
+            self._write_stale()
 
     def _after(self, run: Run, ears: Ears) -> bool:
+        """Between steps: score if it is time to, and say whether to stop."""
+        every = self.config.score_every
+        if every and run.step % every == 0:
+            self.scores.append(_scores(run))
+            self._write_stale()
         self._tell(run.step, None)
         # Processes are not signalled at the same moment, but must stop at the same step.
         self.heard = bool(reduce.mean_small(torch.tensor([float(ears.heard is not None)])))
@@ -221,14 +232,14 @@ class _Execution:
         return found
 
     def _save(self, run: Run) -> None:
-        """The records first: a checkpoint without those before it could not be resumed from."""
-        self._write_records()
+        """The tables first: a checkpoint without the rows before it could not be resumed from."""
+        self._write_tables()
         content = {"run": state(run), "seconds": time.monotonic() - self.began}
         self._write(write_tensors, store.CHECKPOINT, content)
 
     def _finish(self, run: Run) -> None:
         found = self._measure(run)
-        self._write_records()
+        self._write_tables()
         self._write(write_tensors, store.MODEL, run.model.state_dict())
         self._write(write_tensors, store.DIRECTION, found.errors.direction)
         summary = {
@@ -240,10 +251,16 @@ class _Execution:
         }
         self._write(write_json, store.SUMMARY, summary)
 
-    def _write_records(self) -> None:
-        if len(self.records) > self.written:
-            self._write(write_table, store.METRICS, store.table(self.records))
-        self.written, self.when = len(self.records), time.monotonic()
+    def _write_stale(self) -> None:
+        if time.monotonic() - self.when > STALE:
+            self._write_tables()
+
+    def _write_tables(self) -> None:
+        for name, rows in ((store.METRICS, self.records), (store.SCORES, self.scores)):
+            if len(rows) > self.written.get(name, 0):
+                self._write(write_table, name, store.table(rows))
+            self.written[name] = len(rows)
+        self.when = time.monotonic()
 
     def _write(self, how: Callable[[Path, Any], None], name: str, content: Any) -> None:
         if self.main:
@@ -252,3 +269,17 @@ class _Execution:
     def _tell(self, step: int, record: Record | None) -> None:
         if self.watch is not None and self.main:
             self.watch(self.config, step, record)
+
+
+def _scores(run: Run) -> Record:
+    """The task's metrics on validation data (with its losses), where there are any, and on test."""
+    held_out, device = run.data.validation, run.where.device
+    found: Record = {"step": run.step}
+    if held_out is not None:
+        losses = mean_losses(run.task, run.model, held_out, device=device)
+        found |= {f"validation_loss/{name}": value for name, value in losses.items()}
+    for name, data in (("validation", held_out), ("test", run.data.test)):
+        if data is not None:
+            own = metrics(run.task, run.model, data, device=device)
+            found |= {f"{name}/{metric}": value for metric, value in own.items()}
+    return found

@@ -53,6 +53,11 @@ def execute_all(
     return [done[folder] if folder in done else store.load(folder) for _, folder in runs]
 
 
+def cores() -> int:
+    """The cores that this process may use: how many runs at a time to execute by default."""
+    return len(os.sched_getaffinity(0))
+
+
 def _one(config: RunConfig, folder: Path, watch: Watch | None) -> StoredRun | Diverged:
     try:
         return execute(config, folder, resume=True, watch=watch)

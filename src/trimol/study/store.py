@@ -3,6 +3,9 @@
 - ``config.json``: what was asked for (`RunConfig`);
 - ``environment.json``: the versions, machine and time of its start;
 - ``metrics.parquet``: the records, one row a measurement (:mod:`trimol.training.records`);
+- ``scores.parquet``: the task's metrics over training, if they were asked for: ``step``,
+  ``validation_loss/<objective>`` and ``validation/<metric>`` (of a task with validation data),
+  ``test/<metric>``;
 - ``checkpoint.pt``: where to go on from;
 - ``model.pt``, ``direction.pt``: the parameters at the end, and the vector ∇F_S(λ − λ*_ρ) there;
 - ``summary.json``: the last record, and what it took. It is there exactly if the run is finished.
@@ -11,7 +14,7 @@ Other files in the folder are left alone.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,10 +30,13 @@ from trimol.training.records import Record, objectives_of
 CONFIG = "config.json"
 ENVIRONMENT = "environment.json"
 METRICS = "metrics.parquet"
+SCORES = "scores.parquet"
 CHECKPOINT = "checkpoint.pt"
 MODEL = "model.pt"
 DIRECTION = "direction.pt"
 SUMMARY = "summary.json"
+# A folder of runs that only served to choose a setting (`trimol.study.multitask`).
+ASIDE = "tuning-only"
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,7 @@ class StoredRun:
         metrics: One row a measurement; no rows before the first.
         summary: The last record and what the run took; None while it is unfinished.
         objectives: The names of the objectives, in their order; empty before the first measurement.
+        scores: One row each time the metrics were taken; no rows where they were not.
     """
 
     path: Path
@@ -52,6 +59,7 @@ class StoredRun:
     metrics: polars.DataFrame
     summary: dict[str, Any] | None
     objectives: tuple[str, ...]
+    scores: polars.DataFrame = field(default_factory=polars.DataFrame)
 
     @property
     def finished(self) -> bool:
@@ -81,9 +89,13 @@ class StoredRun:
 def find(folder: Path | str) -> list[StoredRun]:
     """All runs in a folder and the folders below it, finished or not, sorted by path.
 
-    A ``config.json`` that is no run's is passed over.
+    A ``config.json`` that is no run's is passed over, and so are the runs below a folder
+    ``tuning-only`` (unless it is the folder asked for, or above it): they are not to be mixed with
+    those that a study is about.
     """
-    files = sorted(Path(folder).rglob(CONFIG))
+    files = sorted(
+        file for file in Path(folder).rglob(CONFIG) if ASIDE not in file.relative_to(folder).parts
+    )
     return [load(file.parent) for file in files if _is_config(file)]
 
 
@@ -94,7 +106,7 @@ def load(folder: Path | str) -> StoredRun:
         StoreError: There is none, or one of its files is damaged, which is named.
     """
     path = Path(folder)
-    environment, metrics = (path / name for name in (ENVIRONMENT, METRICS))
+    environment, metrics, scores = (path / name for name in (ENVIRONMENT, METRICS, SCORES))
     summary = _summary(path / SUMMARY)
     # A finished run has its records: without them it is damaged, and reading says so.
     there = metrics.exists() or summary is not None
@@ -106,6 +118,7 @@ def load(folder: Path | str) -> StoredRun:
         metrics=table,
         summary=summary,
         objectives=objectives_of(table.columns),
+        scores=read_table(scores) if scores.exists() else polars.DataFrame(),
     )
 
 
