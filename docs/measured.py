@@ -1,20 +1,22 @@
-"""Write the measured tables of docs/mnist.md anew from ``results/*.json``.
+"""Write the measured tables of the docs anew from ``results/*.json``.
 
     python docs/measured.py
 
-The page has places for them, from ``<!-- measured: NAME -->`` to ``<!-- end -->``. A file of
-``results/`` is the ``study.json`` that ``trimol reproduce NAME`` wrote. A test holds the page to
-the results.
+Pages have places for them, from ``<!-- measured: NAME -->`` to ``<!-- end -->``. A file of
+``results/`` is the ``study.json`` that ``trimol reproduce NAME`` wrote. A place for claims names
+which: ``claims:office`` are those whose id begins with ``office``. A test holds the pages to the
+results.
 """
 
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "mnist.md"
 UNIT = 1e-3
+PER_CENT = 0.01
 TABLE3 = ("cross-entropy", "MSE", "Huber", "R_pop", "R_opt", "R_gen")
 ERRORS = ("R_opt", "R_pop", "R_gen", "E_ca")
 READINGS = ("E_ca_definition", "E_ca_unbiased")
@@ -25,6 +27,12 @@ SWEEPS = {
 }
 
 Row = dict[str, Any]
+
+
+def pages() -> list[Path]:
+    """The pages with places for measured tables."""
+    found = sorted((ROOT / "docs").glob("*.md"))
+    return [path for path in found if "<!-- measured: " in path.read_text(encoding="utf-8")]
 
 
 def study(name: str) -> dict[str, Any] | None:
@@ -48,23 +56,38 @@ def filled(page: str) -> str:
 
 def measured(name: str) -> str:
     """What a place holds."""
-    found = study(name)
+    what, _, part = name.partition(":")
+    found = study(what)
     if found is None:
-        return f"Not measured yet: `trimol reproduce {name}`."
+        return f"Not measured yet: `{_command(what)}`."
     tables = {
         "table3": _table3,
         "table3-beyond": _beyond,
         "fig4": _fig4,
         "threeway": _threeway,
-        "claims": _claims,
     }
-    return f"{tables[name](found['rows'])}\n\n{_made(name, found)}"
+    if what == "claims":
+        own = [row for row in found["rows"] if row["metric"].startswith(part)]
+        if not own:
+            return "Not judged yet: `trimol reproduce claims`."
+        shown = _claims(own)
+    elif what in tables:
+        shown = tables[what](found["rows"])
+    else:
+        shown = f"{_multitask(found['rows'])}\n\n{_notes(found['notes'])}"
+    return f"{shown}\n\n{_made(what, found)}"
+
+
+def _command(name: str) -> str:
+    """What makes a study: `table4-finetune` is a regime of `table4`."""
+    study, regime, _ = name.partition("-finetune")
+    return f"trimol reproduce {study}" + (" --regime finetune" if regime else "")
 
 
 def _made(name: str, found: dict[str, Any]) -> str:
     where = found["environment"]
     return (
-        f"Made by `trimol reproduce {name}` on {found['created'][:10]},\n"
+        f"Made by `{found['command']}` on {found['created'][:10]},\n"
         f"commit {str(where['commit'])[:12]} and the changes of that day, Python "
         f"{where['python']},\ntorch {where['torch']}, two CPU cores: `results/{name}.json`."
     )
@@ -126,15 +149,54 @@ def _beyond(rows: list[Row]) -> str:
     return _table(["method", *shown], [lines[key] for key in sorted(lines)])
 
 
+def _multitask(rows: list[Row]) -> str:
+    """Shares in per cent ± standard deviation, ΔA with its interval; in brackets the paper's."""
+    metrics = list(dict.fromkeys(row["metric"] for row in rows))
+    lines = []
+    for method, budget in dict.fromkeys((row["method"], row["budget"]) for row in rows):
+        own = {r["metric"]: r for r in rows if (r["method"], r["budget"]) == (method, budget)}
+        cells = [_score(own[metric]) if metric in own else "" for metric in metrics]
+        label = method if budget == "equal" else f"{method}, the paper's budget"
+        lines.append([_with_setting(label, own.get("ΔA_id", {})), *cells])
+    return _table(["method", *metrics], lines)
+
+
+def _with_setting(method: str, row: Row) -> str:
+    known = {"method", "metric", "mean", "std", "n", "ci", "budget"}
+    known |= {"paper", "paper_std", "verdict"}
+    chosen = {k: v for k, v in row.items() if k not in known and v is not None}
+    said = ", ".join(f"{k.replace('_', ' ')} = {v:g}" for k, v in chosen.items())
+    return f"{method} ({said})" if said else method
+
+
+def _score(row: Row) -> str:
+    """A number of a multi-task table."""
+    share = "accuracy" in row["metric"] or "within" in row["metric"] or row["metric"] == "mIoU"
+    unit, digits = (PER_CENT, 1) if share else (1.0, 2 if "ΔA" in row["metric"] else 3)
+    spread = row["ci"] if "ΔA" in row["metric"] else row["std"]
+    ours = f"{row['mean'] / unit:.{digits}f}"
+    ours += "" if spread is None else f" ± {spread / unit:.{digits}f}"
+    if row["paper"] is None:
+        return ours
+    return f"{ours} ({row['paper'] / unit:.4g})"
+
+
+def _notes(notes: list[str]) -> str:
+    """What the study says of itself."""
+    return "\n".join(
+        textwrap.fill(f"- {note}", 100, subsequent_indent="  ", break_on_hyphens=False)
+        for note in notes
+    )
+
+
 def _claims(rows: list[Row]) -> str:
-    own = [row for row in rows if row["metric"].startswith("mnist-")]
     lines = [
         [
             f"“{row['quote']}” ({row['where']})",
             f"**{row['verdict']}**",
             "" if row["mean"] is None else _interval(row),
         ]
-        for row in own
+        for row in rows
     ]
     return _table(["the paper", "verdict", "measured, with its 95 % interval"], lines)
 
@@ -150,4 +212,5 @@ def _table(head: list[str], lines: list[list[str]]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in pages():
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -213,6 +213,24 @@ def test_a_studys_rows_stand_beside_the_paper(tmp_path):
     )
 
 
+def test_the_interval_of_a_mean_has_a_column():
+    rows = [row("modo", "ΔA_id", [1.0, 3.0], ci=0.5), row("static", "ΔA_id", [2.0])]
+    table = measured_and_paper(Study("x", "X", rows=rows))
+    assert table.columns[-1] == "95 % interval of the mean"
+    assert [line[-1] for line in table.rows] == ["1.5 to 2.5", "–"]
+    assert "ci" not in table.columns
+
+
+def test_runs_of_a_study_are_left_to_it(tmp_path):
+    study(tmp_path / "table0")
+    compared(tmp_path / "table0" / "runs")
+    text = Elements(written(tmp_path)).text
+    assert "Figure 0: a study" in text
+    assert "3 methods on digits" not in text
+    compared(tmp_path / "own")
+    assert "3 methods on digits" in Elements(written(tmp_path)).text
+
+
 def test_a_single_trial_has_no_spread():
     table = measured_and_paper(Study("x", "X", rows=[row("modo", "R_opt", [0.5], paper=0.5)]))
     assert table.columns == ("method", "metric", "measured", "n", "paper")

@@ -1,4 +1,4 @@
-"""The tables of docs/mnist.md are those of the committed results."""
+"""The tables of the docs are those of the committed results."""
 
 import json
 from pathlib import Path
@@ -9,19 +9,25 @@ ROOT = Path(__file__).parents[2]
 RESULTS = sorted((ROOT / "results").glob("*.json"))
 
 
-def test_the_page_holds_what_was_measured(load_script) -> None:
+def test_the_pages_hold_what_was_measured(load_script) -> None:
     measured = load_script("docs/measured.py")
-    page = measured.PAGE.read_text(encoding="utf-8")
-    assert measured.filled(page) == page
+    pages = {path.name: path.read_text(encoding="utf-8") for path in measured.pages()}
+    assert {"mnist.md", "office.md"} <= set(pages)
+    for page in pages.values():
+        assert measured.filled(page) == page
+    together = "".join(pages.values())
     for path in RESULTS:
-        assert f"<!-- measured: {path.stem} -->" in page
+        assert f"<!-- measured: {path.stem}" in together
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
 def test_results_say_where_they_are_from(path: Path) -> None:
     found = json.loads(path.read_text(encoding="utf-8"))
     assert found["study"] == path.stem
-    assert found["command"] == f"trimol reproduce {path.stem}"
+    study, finetune, _ = path.stem.partition("-finetune")
+    assert found["command"].startswith(f"trimol reproduce {study}")
+    assert ("--regime finetune" in found["command"]) == bool(finetune)
+    assert "--quick" not in found["command"]
     assert found["created"].startswith("20")
     assert len(found["environment"]["commit"]) == 40
 
@@ -35,3 +41,41 @@ def test_a_number_that_changes_changes_the_page(load_script, monkeypatch) -> Non
     assert "500.0 ±" in measured.filled(page)
     monkeypatch.setattr(measured, "study", lambda name: None)
     assert "Not measured yet: `trimol reproduce table3`." in measured.filled(page)
+
+
+def test_a_multi_task_table_shows_per_cent_and_the_papers(load_script) -> None:
+    measured = load_script("docs/measured.py")
+    common = {"n": 5, "budget": "equal", "lr": 1e-4, "weight_decay": 1e-3}
+    rows = [
+        {"method": "alone", "metric": "amazon accuracy", "mean": 0.85, "std": None, "ci": None}
+        | {"n": 1, "paper": None, "budget": "equal"},
+        {"method": "static", "metric": "amazon accuracy", "mean": 0.8461, "std": 0.0071}
+        | {"ci": 0.01, "paper": 0.8462, **common},
+        {"method": "static", "metric": "ΔA_id", "mean": 2.5, "std": 0.1, "ci": 0.124}
+        | {"paper": 2.56, **common},
+    ]
+    shown = measured._multitask(rows).splitlines()
+    assert shown[0] == "| method | amazon accuracy | ΔA_id |"
+    assert shown[2] == "| alone | 85.0 |  |"
+    setting = "lr = 0.0001, weight decay = 0.001"
+    assert shown[3] == f"| static ({setting}) | 84.6 ± 0.7 (84.62) | 2.50 ± 0.12 (2.56) |"
+
+
+def test_a_place_for_claims_names_which(load_script, monkeypatch) -> None:
+    measured = load_script("docs/measured.py")
+    known = {"where": "w", "verdict": "holds", "mean": None}
+    found = measured.study("claims")
+    found["rows"] = [
+        {**known, "quote": "ours", "metric": "office31-a"},
+        {**known, "quote": "other", "metric": "mnist-b"},
+    ]
+    monkeypatch.setattr(measured, "study", lambda name: found)
+    assert "“ours” (w)" in measured.measured("claims:office")
+    assert "other" not in measured.measured("claims:office")
+    assert "Not judged yet" in measured.measured("claims:nyuv2")
+
+
+def test_a_regime_has_a_command_of_its_own(load_script) -> None:
+    measured = load_script("docs/measured.py")
+    assert measured._command("table4-finetune") == "trimol reproduce table4 --regime finetune"
+    assert measured._command("table3-beyond") == "trimol reproduce table3-beyond"

@@ -98,3 +98,20 @@ def test_bad_input_is_one_clear_line(tmp_path):
 def test_every_registered_study_can_be_imported():
     for name in reproduce.names():
         assert callable(reproduce.get(name).build()), name
+
+
+def test_a_study_takes_its_own_options_only(tmp_path):
+    with pytest.raises(ValueError, match="fig1 has no budget: it takes none, found budget 'paper'"):
+        reproduce.run("fig1", tmp_path, budget="paper")
+    with pytest.raises(ValueError, match="scenes has no regime: it takes budget, found regime"):
+        reproduce.run("scenes", tmp_path, regime="frozen")
+    with pytest.raises(ValueError, match="budget must be one of equal, paper, found 'large'"):
+        reproduce.run("scenes", tmp_path, budget="large")
+    assert not list(tmp_path.iterdir())
+
+
+def test_options_that_are_not_given_have_defaults():
+    entry = reproduce.get("table4")
+    assert entry.checked({"regime": None}) == {"regime": "frozen", "budget": "equal"}
+    assert entry.checked({"budget": "paper"}) == {"regime": "frozen", "budget": "paper"}
+    assert reproduce.get("fig1").checked({}) == {"regime": "frozen", "budget": "equal"}

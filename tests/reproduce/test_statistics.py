@@ -216,3 +216,118 @@ def test_less_is_open_where_it_did_not_happen_in_every_run():
     )
     assert found.verdict == "inconclusive"
     assert "did not happen in every run" in found.words
+
+
+# --- several groups, several methods --------------------------------------------------------------
+
+
+def grouped(**shifts):
+    """Three metrics of six seeds for each method: a shift for each, and a little noise."""
+    rows = [
+        {"method": method, "metric": metric, "seed": seed, "y": shift + 0.01 * (seed * 5 % 6)}
+        for method, own in {"static": (0.0, 0.0, 0.0), **shifts}.items()
+        for metric, shift in zip("abc", own, strict=True)
+        for seed in range(6)
+    ]
+    # The noise of each method is its own and has mean 0: paired differences have a spread.
+    own = {"static": 1.0, "modo": -1.0, "mgda": 2.0}
+    sign = polars.col("method").replace_strict(own) * (1.0 - 2 * (polars.col("seed") % 2))
+    return polars.DataFrame(rows).with_columns(polars.col("y") + 0.001 * sign)
+
+
+PAIR = {
+    "metric": "y",
+    "unit": "seed",
+    "first": {"method": "modo"},
+    "second": {"method": "static"},
+    "by": "metric",
+}
+
+
+@pytest.mark.parametrize(
+    ("shifts", "expected", "worst"),
+    [
+        ((-1.0, 0.0, 0.4), "holds", "c"),
+        ((-1.0, 0.6, 0.0), "does not hold", "b"),
+        ((-1.0, -1.0, 0.5), "inconclusive", "c"),
+    ],
+)
+def test_not_worse_anywhere(shifts, expected, worst):
+    found = get("not_worse_anywhere")(grouped(modo=shifts), **PAIR, margin=0.5, called="drop")
+    assert found.verdict == expected
+    assert f"({worst})" in found.words
+    assert "largest drop" in found.words
+
+
+@pytest.mark.parametrize(
+    ("shifts", "expected"),
+    [
+        ((0.2, -0.1, 0.3), "holds"),
+        ((0.2, 0.1, 0.3), "does not hold"),
+        ((0.2, 0.0, 0.3), "inconclusive"),
+    ],
+)
+def test_less_somewhere(shifts, expected):
+    found = get("less_somewhere")(grouped(modo=shifts), **PAIR)
+    assert found.verdict == expected
+    assert "(b)" in found.words
+    assert "3 looked at" in found.words
+
+
+def test_looking_at_more_groups_widens_the_interval():
+    table = grouped(modo=(0.0, -0.1, 0.0))
+    all_of_them = get("less_somewhere")(table, **PAIR).interval
+    alone = get("less_somewhere")(choose(table, {"metric": "b"}), **PAIR).interval
+    assert all_of_them.estimate == alone.estimate
+    assert all_of_them.high - all_of_them.low > 1.2 * (alone.high - alone.low)
+
+
+RIVALS = {"metric": "y", "unit": "seed", "first": "modo", "among": "method"}
+
+
+@pytest.mark.parametrize(
+    ("modo", "mgda", "expected"),
+    [(-0.2, -0.1, "holds"), (-0.1, -0.2, "does not hold"), (-0.1, -0.1, "inconclusive")],
+)
+def test_least(modo, mgda, expected):
+    table = choose(grouped(modo=(modo,) * 3, mgda=(mgda,) * 3), {"metric": "a"})
+    found = get("least")(table, **RIVALS, called="ΔA_id")
+    assert found.verdict == expected
+    assert found.words == "ΔA_id: modo minus mgda, its strongest rival"
+    with pytest.raises(ValueError, match="method must have others than 'modo', found none"):
+        get("least")(choose(table, {"method": "modo"}), **RIVALS)
+
+
+@pytest.mark.parametrize(
+    ("modo", "expected", "ends"),
+    [
+        ((-0.2, -0.2, 0.2), "holds", (2, 2)),
+        ((-0.2, 0.2, 0.2), "does not hold", (1, 1)),
+        ((-0.2, 0.0, 0.2), "inconclusive", (1, 2)),
+    ],
+)
+def test_least_on_most(modo, expected, ends):
+    table = grouped(modo=modo, mgda=(0.1, 0.1, 0.1))
+    found = get("least_on_most")(table, **RIVALS, by="metric")
+    assert found.verdict == expected
+    assert (found.interval.low, found.interval.high) == ends
+    assert found.words.startswith("of 3, how many where modo has the lowest y")
+
+
+def test_half_of_the_groups_is_not_most_of_them():
+    table = choose(grouped(modo=(-0.2, 0.2, 0.0)), {"metric": ["a", "b"]})
+    assert verdict("least_on_most", table, **RIVALS, by="metric") == "does not hold"
+
+
+def test_average():
+    table = polars.DataFrame({"seed": [0, 0, 1, 1, 2, 2], "w": [0.4, 0.8, 0.5, 0.7, 0.6, 0.61]})
+    found = get("average")(table, metric="w", unit="seed", at_least=0.5)
+    assert found.verdict == "holds"  # of each seed's mean: 0.6, 0.6, 0.605
+    assert found.interval.estimate == pytest.approx(0.6016667, abs=1e-6)
+    assert verdict("average", table, metric="w", unit="seed", at_least=0.7) == "does not hold"
+
+
+def test_any_of():
+    assert statistics.any_of("does not hold", "holds") == "holds"
+    assert statistics.any_of("does not hold", "inconclusive") == "inconclusive"
+    assert statistics.any_of("does not hold") == "does not hold"

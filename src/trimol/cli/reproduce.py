@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from trimol.cli.failures import UsageError
+from trimol.cli.failures import UsageError, usage
 from trimol.cli.live import shown
 from trimol.cli.parse import parse
 from trimol.cli.progress import Progress
@@ -33,11 +33,19 @@ class Options:
     """
 
     names: Positional[Annotated[tuple[str, ...], arg(metavar="NAME")]] = ()
-    """The studies, or `all`."""
+    """The studies, or `all` (but those of NYU-v2, which need a GPU)."""
     quick: bool = False
     """Fewer seeds and steps: to see whether it works, not what is true."""
     full: bool = False
     """As far as the paper went, where a study goes less far by default: hours."""
+    regime: Annotated[
+        Literal["frozen", "finetune"] | None, typed(str, "frozen|finetune", unset="frozen")
+    ] = None
+    """Office: train on features of a frozen backbone, or the backbone, too (for a GPU)."""
+    budget: Annotated[
+        Literal["equal", "paper"] | None, typed(str, "equal|paper", unset="equal")
+    ] = None
+    """Multi-task: the same samples for all, or MoDo also with the paper's larger budget."""
     seeds: Annotated[int | None, typed(count, "N", unset="per-study")] = None
     """Seeds, or trials."""
     out: Annotated[Path, typed(Path, "DIR")] = Path("runs/reproduce")
@@ -71,7 +79,12 @@ def _names(options: Options) -> list[str]:
     for name in options.names:
         if name not in (*known, ALL):
             raise UsageError(f"unknown study {name!r}: the studies are {', '.join(known)}, {ALL}")
-    return known if ALL in options.names else list(options.names)
+    together = [name for name in known if not reproduce.get(name).apart]
+    names = together if ALL in options.names else list(options.names)
+    with usage():  # before anything runs
+        for name in names:
+            reproduce.get(name).checked({"regime": options.regime, "budget": options.budget})
+    return names
 
 
 def _list(options: Options) -> int:
@@ -105,6 +118,8 @@ def _run(name: str, options: Options) -> "Study":
             full=options.full,
             seeds=options.seeds,
             watch=watch,
+            regime=options.regime,
+            budget=options.budget,
         )
 
 
@@ -150,8 +165,16 @@ def _table(console: "Console", study: "Study") -> None:
     table = plain_table("method", "mean ± std", "n", "paper")
     table.add_column("what")  # long, so it wraps
     for row in study.rows:
-        own = {k: v for k, v in row.items() if k not in COLUMNS and v is not None}
-        what = ", ".join([row["metric"], *(f"{name}={value}" for name, value in own.items())])
+        own = {k: v for k, v in row.items() if k not in (*COLUMNS, "paper_std") and v is not None}
+        what = ", ".join([row["metric"], *(f"{k}={_value(v)}" for k, v in own.items())])
         mean = number(None) if row["mean"] is None else interval(row["mean"], row["std"])
-        table.add_row(Text(row["method"]), mean, str(row["n"]), number(row["paper"]), Text(what))
+        paper = (
+            number(None) if row["paper"] is None else interval(row["paper"], row.get("paper_std"))
+        )
+        table.add_row(Text(row["method"]), mean, str(row["n"]), paper, Text(what))
     console.print(table)
+
+
+def _value(value: Any) -> str:
+    """A setting in few digits; whole numbers and words as they are."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -144,7 +144,8 @@ def write(folder: Path | str) -> Path:
     folder = Path(folder)
     if not folder.is_dir():
         raise ReportError(f"folder must be an existing folder, found {str(folder)!r}")
-    runs, studies = store.find(folder), results.find(folder)
+    studies = results.find(folder)
+    runs = [run for run in store.find(folder) if not _of_a_study(run, studies)]
     if not runs and not studies:
         raise ReportError(f"folder must hold runs or studies, found none in {str(folder)!r}")
     found = comparisons(runs)
@@ -153,6 +154,11 @@ def write(folder: Path | str) -> Path:
     page = _rendered(folder, views, [_study(study, folder) for study in studies])
     files.write(folder / PAGE, page.encode())
     return folder / PAGE
+
+
+def _of_a_study(run: StoredRun, studies: Iterable[Study]) -> bool:
+    """Whether a study's folder holds the run: the study reports on it, tuning and all."""
+    return any(study.folder in run.path.parents for study in studies)
 
 
 def _comparison(comparison: Comparison, style: Mapping[str, Look], folder: Path) -> ComparisonView:

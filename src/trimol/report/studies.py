@@ -15,6 +15,7 @@ KINDS = {".svg": "image/svg+xml", ".png": "image/png"}
 # These have a column of their own beside the setting's.
 VERDICT = "verdict"
 SPREAD = "paper_std"
+INTERVAL = "ci"
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,10 @@ def pictures(study: Study) -> list[Picture]:
 
 
 def measured_and_paper(study: Study) -> Table:
-    """The study's rows: mean ± standard deviation, the paper's number and the verdict, if any."""
+    """The study's rows: mean ± standard deviation, interval, the paper's number and the verdict."""
     rows = study.rows
     settings = dict.fromkeys(
-        name for row in rows for name in row if name not in (*COLUMNS, VERDICT, SPREAD)
+        name for row in rows for name in row if name not in (*COLUMNS, VERDICT, SPREAD, INTERVAL)
     )
     columns = {
         "method": [str(row["method"]) for row in rows],
@@ -57,6 +58,8 @@ def measured_and_paper(study: Study) -> Table:
         _measured(rows): [_spread(row["mean"], row["std"]) for row in rows],
         "n": [str(row["n"]) for row in rows],
     }
+    if any(row.get(INTERVAL) is not None for row in rows):
+        columns["95 % interval of the mean"] = [_ends(row) for row in rows]
     if any(row["paper"] is not None for row in rows):
         columns["paper"] = [_spread(row["paper"], row.get(SPREAD)) for row in rows]
     if any(row.get(VERDICT) for row in rows):
@@ -85,6 +88,14 @@ def _picture(path: Path) -> Picture:
 
 def _spread(mean: float | None, std: float | None) -> str:
     return number(None) if mean is None else interval(mean, std)
+
+
+def _ends(row: Row) -> str:
+    """From where to where the interval of a mean reaches."""
+    half = row.get(INTERVAL)
+    if half is None:
+        return number(None)
+    return f"{number(row['mean'] - half)} to {number(row['mean'] + half)}"
 
 
 def _setting(value: Any) -> str:

@@ -38,11 +38,51 @@ for _name, _title, _module, _function in (
         "threeway",
     ),
     ("theory", "Theory against measurement: exponents and bounds", "theory", "theory"),
-    (
-        "claims",
-        "The ledger of claims: what the paper says, and what we measured",
-        "claims",
-        "claims",
-    ),
 ):
     register(_name, _title, f"{_HERE}.{_module}", _function)
+_REGIME, _BUDGET = ("regime", "budget"), ("budget",)
+for _name, _title, _module, _function, _options, _apart in (
+    ("table4", "Table 4: Office-31, three domains", "office", "table4", _REGIME, False),
+    ("table5", "Table 5: Office-Home, four domains", "office", "table5", _REGIME, False),
+    (
+        "table-appendix-office31",
+        "Appendix: more methods on Office-31",
+        "office",
+        "appendix_office31",
+        _REGIME,
+        False,
+    ),
+    (
+        "table-appendix-officehome",
+        "Appendix: more methods on Office-Home",
+        "office",
+        "appendix_officehome",
+        _REGIME,
+        False,
+    ),
+    (
+        "scenes",
+        "Generated scenes: segmentation, depth and normals, as Table 6 but without data",
+        "nyuv2",
+        "scenes",
+        _BUDGET,
+        False,
+    ),
+    # These need data that are fetched apart, and a GPU.
+    ("table6", "Table 6: NYU-v2, three tasks", "nyuv2", "table6", _BUDGET, True),
+    (
+        "table-appendix-nyuv2",
+        "Appendix: more methods on NYU-v2",
+        "nyuv2",
+        "appendix_nyuv2",
+        _BUDGET,
+        True,
+    ),
+):
+    register(_name, _title, f"{_HERE}.{_module}", _function, options=_options, apart=_apart)
+register(
+    "claims",
+    "The ledger of claims: what the paper says, and what we measured",
+    f"{_HERE}.claims",
+    "claims",
+)

@@ -1,14 +1,20 @@
 """Studies by name: what ``trimol reproduce NAME`` runs."""
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal, cast, get_args
 
 from trimol.study import results
 from trimol.study.environment import environment
 from trimol.study.results import Study
 from trimol.study.synthetic import Watch
+
+Regime = Literal["frozen", "finetune"]
+Budget = Literal["equal", "paper"]
+# What only some studies can be told, and what it may be; the first is what is done otherwise.
+OPTIONS: dict[str, tuple[str, ...]] = {"regime": get_args(Regime), "budget": get_args(Budget)}
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,9 @@ class Context:
         seeds: How many seeds, where the user said so.
         watch: Called with (done, total).
         full: Whether to go as far as the paper did where that takes hours.
+        regime: Whether a pretrained backbone is frozen, or trained with the rest.
+        budget: Whether every method takes as many samples and steps as the others alone, or those
+            that draw several batches also what the paper gave them.
     """
 
     folder: Path
@@ -32,6 +41,8 @@ class Context:
     seeds: int | None = None
     watch: Watch | None = None
     full: bool = False
+    regime: Regime = "frozen"
+    budget: Budget = "equal"
 
     def pick(self, normal: int, quick: int) -> int:
         """How many seeds to take: the user's number, or one of these."""
@@ -49,12 +60,36 @@ class Entry:
         title: One line for people.
         module: Where it is; imported only when it is run.
         function: The function in it, from a `Context` to a `Study`.
+        options: Which of `OPTIONS` it takes.
+        apart: Whether it is run by its own name only, as it needs data or a machine that few have.
     """
 
     name: str
     title: str
     module: str
     function: str
+    options: tuple[str, ...] = ()
+    apart: bool = False
+
+    def checked(self, given: Mapping[str, str | None]) -> dict[str, str]:
+        """Every option's value, or its default.
+
+        Args:
+            given: What a user said; None where nothing was said.
+
+        Raises:
+            ValueError: The study does not take an option, or not this value.
+        """
+        for option, value in given.items():
+            if value is not None and option not in self.options:
+                takes = (
+                    f"it takes {' and '.join(self.options)}" if self.options else "it takes none"
+                )
+                raise ValueError(f"{self.name} has no {option}: {takes}, found {option} {value!r}")
+            if value is not None and value not in OPTIONS[option]:
+                known = ", ".join(OPTIONS[option])
+                raise ValueError(f"{option} must be one of {known}, found {value!r}")
+        return {name: given.get(name) or OPTIONS[name][0] for name in OPTIONS}
 
     def build(self) -> Callable[[Context], Study]:
         """The function, imported."""
@@ -67,7 +102,15 @@ class Entry:
 _STUDIES: dict[str, Entry] = {}
 
 
-def register(name: str, title: str, module: str, function: str) -> None:
+def register(
+    name: str,
+    title: str,
+    module: str,
+    function: str,
+    *,
+    options: Sequence[str] = (),
+    apart: bool = False,
+) -> None:
     """Add a study. Nothing is imported before it is run.
 
     Args:
@@ -75,10 +118,12 @@ def register(name: str, title: str, module: str, function: str) -> None:
         title: One line for people.
         module: Where it is.
         function: The function in it, from a `Context` to a `Study`.
+        options: Which of `OPTIONS` it takes.
+        apart: Whether it is run by its own name only.
     """
     if name in _STUDIES:
         raise ValueError(f"name must be new, found {name!r} twice")
-    _STUDIES[name] = Entry(name, title, module, function)
+    _STUDIES[name] = Entry(name, title, module, function, tuple(options), apart)
 
 
 def names() -> list[str]:
@@ -111,8 +156,13 @@ def run(
     seeds: int | None = None,
     watch: Watch | None = None,
     full: bool = False,
+    regime: Regime | None = None,
+    budget: Budget | None = None,
 ) -> Study:
     """Run a study and save it in ``folder/name/``; what is done already is not done again.
+
+    The regime that is not the default has a folder of its own, ``folder/name-regime/``. A budget
+    adds rows to a study and stays in its folder.
 
     Args:
         name: One of `names()`.
@@ -121,6 +171,8 @@ def run(
         seeds: How many seeds (or trials), instead of the study's own number.
         watch: Called with (done, total), now and then.
         full: As far as the paper went, where a study goes less far by default: hours.
+        regime: ``"frozen"`` or ``"finetune"``, for studies with a pretrained backbone.
+        budget: ``"equal"`` or ``"paper"``, for studies where the paper's budgets were unequal.
 
     Returns:
         The study, as it was saved.
@@ -128,13 +180,33 @@ def run(
     entry = get(name)
     if seeds is not None and seeds < 1:
         raise ValueError(f"seeds must be at least 1, found {seeds}")
+    given = {"regime": regime, "budget": budget}
+    chosen = entry.checked(given)
     root = Path(folder)
-    context = Context(root / name, root / "parts", root, quick, seeds, watch, full)
+    context = Context(
+        root / _home(name, chosen["regime"]),
+        root / "parts",
+        root,
+        quick,
+        seeds,
+        watch,
+        full,
+        cast("Regime", chosen["regime"]),
+        cast("Budget", chosen["budget"]),
+    )
     context.folder.mkdir(parents=True, exist_ok=True)
     study = entry.build()(context)
-    flags = "".join(f" --{flag}" for flag, on in (("quick", quick), ("full", full)) if on)
-    options = f"{flags}{'' if seeds is None else f' --seeds {seeds}'}"
-    return results.save(
-        replace(study, command=f"trimol reproduce {name}{options}", environment=environment()),
-        context.folder,
-    )
+    flags = [f"--{flag}" for flag, on in (("quick", quick), ("full", full)) if on]
+    flags += [f"--{option} {value}" for option, value in given.items() if value is not None]
+    flags += [] if seeds is None else [f"--seeds {seeds}"]
+    command = " ".join(["trimol reproduce", name, *flags])
+    return results.save(replace(study, command=command, environment=environment()), context.folder)
+
+
+def _home(name: str, regime: str) -> str:
+    """The name of a study's folder.
+
+    >>> _home("table4", "frozen"), _home("table4", "finetune")
+    ('table4', 'table4-finetune')
+    """
+    return name if regime == OPTIONS["regime"][0] else f"{name}-{regime}"

@@ -5,13 +5,14 @@ Verdicts come from intervals alone: a claim *holds* where the whole 95 % interva
 *does not hold* where the whole interval contradicts it, and is *inconclusive* otherwise.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import polars
 
+from trimol.study.statistics import LEVEL, interval
 from trimol.study.synthetic_fit import Interval, fraction, mean
 
 Verdict = Literal["holds", "does not hold", "inconclusive", "not tested"]
@@ -85,6 +86,18 @@ def all_of(*verdicts: Verdict) -> Verdict:
         if verdict in verdicts:
             return verdict
     return "holds"
+
+
+def any_of(*verdicts: Verdict) -> Verdict:
+    """A claim that one of several parts is enough for.
+
+    >>> any_of("does not hold", "holds"), any_of("does not hold", "inconclusive")
+    ('holds', 'inconclusive')
+    """
+    for verdict in ("holds", "inconclusive"):
+        if verdict in verdicts:
+            return verdict
+    return "does not hold"
 
 
 # --- statistics -----------------------------------------------------------------------------------
@@ -165,16 +178,114 @@ def less(
     unit: str,
     first: dict[str, Any],
     second: dict[str, Any],
+    called: str = "",
 ) -> Finding:
     """Whether a number is less in the first rows than in the second, unit by unit (paired)."""
     one, two = (_units(choose(table, rows), metric, unit) for rows in (first, second))
-    words = f"{metric}: {_rows(first)} minus {_rows(second)}"
+    words = f"{called or metric}: {_rows(first)} minus {_rows(second)}"
     shared = [key for key in sorted(set(one) & set(two)) if None not in (one[key], two[key])]
     if len(shared) < len(set(one) | set(two)):  # what never happened has no time to compare
         nothing = Interval(np.nan, -np.inf, np.inf, len(shared))
         return Finding(nothing, "inconclusive", f"{words} (did not happen in every run)")
     found = mean(np.array([one[key] - two[key] for key in shared]))
     return Finding(found, below(found, 0), words)
+
+
+@statistic
+def not_worse_anywhere(
+    table: polars.DataFrame,
+    *,
+    metric: str,
+    unit: str,
+    first: dict[str, Any],
+    second: dict[str, Any],
+    by: str,
+    margin: float,
+    called: str = "",
+) -> Finding:
+    """Whether the first is lower, or higher by less than a margin, in every group of rows.
+
+    Each group is looked at with its own 95 % interval: all have to agree, so that looking at many
+    makes it harder to pass, not easier. Shows the worst.
+    """
+    found = _groups(table, metric, unit, first, second, by)
+    verdict = all_of(*(below(each, margin) for each in found.values()))
+    worst = max(found, key=lambda name: found[name].high)
+    words = f"largest {called or metric}: {_rows(first)} minus {_rows(second)} ({worst})"
+    return Finding(found[worst], verdict, f"{words} (on par: up to {margin:g})")
+
+
+@statistic
+def less_somewhere(
+    table: polars.DataFrame,
+    *,
+    metric: str,
+    unit: str,
+    first: dict[str, Any],
+    second: dict[str, Any],
+    by: str,
+    called: str = "",
+) -> Finding:
+    """Whether the first is lower in one group of rows at least.
+
+    One is enough, so that looking at many makes it easier to pass: intervals are Bonferroni's,
+    wider by as many groups as there are. Shows the best.
+    """
+    number = len(table[by].unique())
+    found = _groups(table, metric, unit, first, second, by, level=1 - (1 - LEVEL) / number)
+    verdict = any_of(*(below(each, 0) for each in found.values()))
+    best = min(found, key=lambda name: found[name].high)
+    words = f"least {called or metric}: {_rows(first)} minus {_rows(second)} ({best})"
+    return Finding(found[best], verdict, f"{words} (interval widened for {number} looked at)")
+
+
+@statistic
+def least(
+    table: polars.DataFrame, *, metric: str, unit: str, first: str, among: str, called: str = ""
+) -> Finding:
+    """Whether one of several (methods) has a lower number than every other, unit by unit.
+
+    Shows the difference from the other that it has the hardest time with.
+    """
+    found = _rivals(table, metric, unit, first, among)
+    verdict = all_of(*(below(each, 0) for each in found.values()))
+    rival = max(found, key=lambda name: found[name].high)
+    words = f"{called or metric}: {first} minus {rival}, its strongest rival"
+    return Finding(found[rival], verdict, words)
+
+
+@statistic
+def least_on_most(
+    table: polars.DataFrame,
+    *,
+    metric: str,
+    unit: str,
+    first: str,
+    among: str,
+    by: str,
+    called: str = "",
+) -> Finding:
+    """Whether one of several (methods) has the lowest number in most groups of rows.
+
+    Counts the groups where it is lower than every other by the whole interval. The upper end counts
+    also those that are undecided.
+    """
+    verdicts = [
+        all_of(*(below(each, 0) for each in _rivals(group, metric, unit, first, among).values()))
+        for _, group in table.group_by(by, maintain_order=True)
+    ]
+    total = len(verdicts)
+    sure, lost = verdicts.count("holds"), verdicts.count("does not hold")
+    found = Interval(sure, sure, total - lost, total)
+    words = f"of {total}, how many where {first} has the lowest {called or metric}"
+    return Finding(found, above(found, total // 2 + 0.5), f"{words} (upper end: if undecided, too)")
+
+
+@statistic
+def average(table: polars.DataFrame, *, metric: str, unit: str, at_least: float) -> Finding:
+    """Whether a number is above a threshold, on average over the rows of each unit."""
+    found = mean(np.array(list(_units(table, metric, unit).values())))
+    return Finding(found, above(found, at_least), f"mean of {metric} (enough: above {at_least:g})")
 
 
 @statistic
@@ -285,6 +396,53 @@ def _units(table: polars.DataFrame, metric: str, unit: str) -> dict[Any, float]:
     name = metric.strip("|")
     column = polars.col(name).abs() if metric.startswith("|") else polars.col(name)
     return dict(table.group_by(unit).agg(column.mean()).iter_rows())
+
+
+def _groups(
+    table: polars.DataFrame,
+    metric: str,
+    unit: str,
+    first: dict[str, Any],
+    second: dict[str, Any],
+    by: str,
+    level: float = LEVEL,
+) -> dict[str, Interval]:
+    """First minus second, unit by unit, in each group of rows."""
+    return {
+        str(name): _difference(
+            _units(choose(group, first), metric, unit),
+            _units(choose(group, second), metric, unit),
+            level,
+        )
+        for (name,), group in table.group_by([by], maintain_order=True)
+    }
+
+
+def _rivals(
+    table: polars.DataFrame, metric: str, unit: str, first: str, among: str
+) -> dict[str, Interval]:
+    """One minus each of the others, unit by unit."""
+    own = _units(choose(table, {among: first}), metric, unit)
+    others = [name for name in table[among].unique(maintain_order=True) if name != first]
+    if not others:
+        raise ValueError(f"{among} must have others than {first!r}, found none")
+    return {
+        str(name): _difference(own, _units(choose(table, {among: name}), metric, unit))
+        for name in others
+    }
+
+
+def _difference(
+    one: Mapping[Any, float], two: Mapping[Any, float], level: float = LEVEL
+) -> Interval:
+    """The mean difference of the units that both have."""
+    apart = [one[key] - two[key] for key in sorted(set(one) & set(two))]
+    if not apart:
+        raise ValueError("differences need units that both have, found none")
+    half = interval(apart, level)
+    centre = float(np.mean(apart))
+    wide = np.inf if half is None else half
+    return Interval(centre, centre - wide, centre + wide, len(apart))
 
 
 def _event(table: polars.DataFrame, event: str) -> Any:

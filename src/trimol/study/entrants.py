@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trimol.study import store
-from trimol.study.config import RunConfig, configure
+from trimol.study.config import RunConfig, configure, hyperparameters_of
 from trimol.study.files import StoreError, make_folder
 from trimol.study.pool import execute_all
 from trimol.study.store import StoredRun
@@ -74,12 +74,13 @@ class Entrant:
         return self.epoch * self.epochs
 
     def config(self, candidate: Candidate, seed: int) -> RunConfig:
-        """The run of a candidate with a seed."""
+        """The run of a candidate with a seed, which is also that of the method's random numbers."""
+        own = {"seed": seed} if "seed" in hyperparameters_of(self.method) else {}
         return configure(
             self.task,
             self.method,
             lr=candidate.lr,
-            hyperparameters=candidate.hyperparameters,
+            hyperparameters={**own, **candidate.hyperparameters},
             task_options={**self.options, **candidate.task_options},
             steps=self.steps,
             batch_size=self.batch_size,

@@ -33,8 +33,17 @@ from trimol.study.signals import Ears, Interrupted, listening
 from trimol.study.store import StoredRun
 from trimol.tasks import load
 from trimol.tasks.loading import blaming, source
-from trimol.training import Assessment, Diverged, Run, RunError, assess, start, train
-from trimol.training.assess import mean_losses, metrics
+from trimol.training import (
+    Assessment,
+    Diverged,
+    Run,
+    RunError,
+    assess,
+    mean_losses,
+    metrics,
+    start,
+    train,
+)
 from trimol.training.checkpoint import restore, state
 from trimol.training.loop import whereabouts
 from trimol.training.records import Record

@@ -8,7 +8,6 @@ its last measurement (seeds trained together) or its last finished seed (one by 
 import hashlib
 import json
 import multiprocessing
-import os
 import signal
 import time
 import warnings
@@ -27,9 +26,9 @@ from torch import Tensor, nn
 from trimol import methods
 from trimol.errors import Errors, conflict_over_runs
 from trimol.study import files
+from trimol.study.pool import cores
 from trimol.tasks import Task, load
-from trimol.training import Diverged, RunError, assess, start, train
-from trimol.training.assess import mean_losses, metrics
+from trimol.training import Diverged, RunError, assess, mean_losses, metrics, start, train
 from trimol.training.records import Record, from_errors
 from trimol.training.replicas import NotReplicable, Replicas
 
@@ -137,7 +136,7 @@ def run_all(
     unique = {setting.key: setting for setting in settings}
     left = [s for s in unique.values() if not (folder / f"{s.key}.parquet").exists()]
     progress = _Progress(list(unique.values()), left, watch)
-    jobs = min(len(left), _cores() if jobs is None else jobs)
+    jobs = min(len(left), cores() if jobs is None else jobs)
     if jobs > 1:
         _in_processes(sorted(left, key=_size, reverse=True), folder, jobs, progress)
     else:
@@ -217,10 +216,6 @@ def _in_processes(
         except BaseException:
             pool.shutdown(cancel_futures=True)  # what runs goes on to its end; nothing new begins
             raise
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def _alone() -> None:

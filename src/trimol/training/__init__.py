@@ -1,6 +1,14 @@
 """Training: the loop, which knows no method by name, and what to say about its result."""
 
-from trimol.training.assess import Assessment, assess, batches, evaluating, next_weights
+from trimol.training.assess import (
+    Assessment,
+    assess,
+    batches,
+    evaluating,
+    mean_losses,
+    metrics,
+    next_weights,
+)
 from trimol.training.failures import Diverged, RunError
 from trimol.training.loop import Run, start, train
 from trimol.training.records import Record, Sink
@@ -19,6 +27,8 @@ __all__ = [
     "assess",
     "batches",
     "evaluating",
+    "mean_losses",
+    "metrics",
     "next_weights",
     "start",
     "train",

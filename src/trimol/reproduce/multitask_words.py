@@ -1,0 +1,181 @@
+"""What a multi-task study found, in words: which differences are larger than their noise."""
+
+import statistics
+from collections.abc import Sequence
+
+import polars
+
+from trimol.report.numbers import count, number
+from trimol.study.compare import Difference
+from trimol.study.multitask import ALONE, PAPERS_BUDGET, Contest
+from trimol.study.statistics import holm, interval, p_value
+from trimol.tasks.base import Goals
+
+DROP = "ΔA_id"
+WAYS = {"higher": 1, "lower": -1}
+
+
+def notes(
+    planned: Contest, table: polars.DataFrame, goals: Goals, tuning: polars.DataFrame
+) -> list[str]:
+    """What to make of the numbers: differences first, then how they came about.
+
+    Args:
+        planned: What was run.
+        table: What `tidy` gave.
+        goals: `Task.goals`.
+        tuning: `Outcome.tuning`.
+    """
+    return [
+        *compared(differences(table, planned.reference), goals),
+        *_budgets(planned, table, goals),
+        _joint(table),
+        _measures(planned),
+        *_tuned(planned, tuning),
+    ]
+
+
+def compared(found: Sequence[Difference], goals: Goals) -> list[str]:
+    """Which differences are larger than their noise, and which are not: a sentence a method.
+
+    Args:
+        found: The differences.
+        goals: `Task.goals`, for better and worse.
+    """
+    if not found:
+        return []
+    if found[0].n < 2:
+        return ["One seed: no interval, and no telling a difference from luck."]
+    said = [
+        f"Differences from {found[0].baseline}, run by run over {found[0].n} seeds, ± half their "
+        "95 % interval. “Larger than its noise” is p < 5 % in the paired t test after Holm's "
+        f"adjustment for all {len(found)} differences of this table."
+    ]
+    for method in dict.fromkeys(each.method for each in found):
+        own = [each for each in found if each.method == method]
+        clear = [_said(each, goals) for each in own if each.clear]
+        open_ = [_said(each, goals) for each in own if not each.clear]
+        larger = f"larger than its noise: {'; '.join(clear)}" if clear else ""
+        not_ = f"not told apart from noise: {'; '.join(open_)}" if open_ else ""
+        said.append(f"{method}: {'. '.join(filter(None, (larger, not_)))}.")
+    return said
+
+
+def _said(each: Difference, goals: Goals) -> str:
+    digits = 2 if each.metric.startswith("ΔA") or abs(each.mean) >= 1 else 4
+    text = f"{each.metric} {each.mean:+.{digits}f} ± {each.ci:.{digits}f}".replace("-", "−")
+    return f"{text} ({_worth(each, goals)})" if each.clear else text
+
+
+def _worth(each: Difference, goals: Goals) -> str:
+    ways = {metric: way for metrics in goals.values() for metric, way in metrics.items()}
+    better = each.mean * WAYS[ways.get(each.metric, "lower")] > 0
+    return "better" if better else "worse"
+
+
+def _budgets(planned: Contest, table: polars.DataFrame, goals: Goals) -> list[str]:
+    """What the paper's larger budget made of a difference, where it was run."""
+    said = []
+    for method in planned.methods:
+        larger = PAPERS_BUDGET.format(method)
+        if larger not in table["method"]:
+            continue
+        found = differences(table.filter(polars.col("method").is_in([method, larger])), method)
+        sentences = compared(found, goals)[1:] or ["one seed each."]
+        said.append(
+            f"The paper's budget: as many times the steps as {method} has draws, so that it sees "
+            f"more samples than the others. Against {method} at equal budget, {sentences[0]}"
+        )
+    return said
+
+
+def _joint(table: polars.DataFrame) -> str:
+    """The same numbers at the one epoch that is best for all tasks together."""
+    shown = table.filter(
+        ((polars.col("kind") == "task") | (polars.col("metric") == DROP))
+        & (polars.col("method") != ALONE)
+    )
+    parts = []
+    for (method,), group in shown.group_by(["method"], maintain_order=True):
+        means = group.group_by("metric", maintain_order=True).agg(polars.col("joint").mean())
+        numbers = ", ".join(f"{metric} {number(value, 4)}" for metric, value in means.iter_rows())
+        parts.append(f"{method}: {numbers}")
+    return (
+        "Shown is the test number at the epoch that is best for that task on validation data. At "
+        f"the one epoch that is best for all tasks together (the paper's rule): {'; '.join(parts)}."
+    )
+
+
+def _measures(planned: Contest) -> str:
+    stated = " and ".join(f"{DROP} ({name})" for name in planned.baselines)
+    against = f"; against what the paper's authors got from it ({stated})" if stated else ""
+    return (
+        "Accuracies and other shares are fractions. ΔA is in per cent, lower is better: the mean "
+        "over tasks of the relative drop (mean over the task's metrics) against single-task "
+        f"learning by the same code, tuned alike (ΔA_id){against}; against the mean of "
+        f"{planned.reference} (ΔA_st). Intervals are over the method's seeds; a baseline is taken "
+        "as it is, without its own noise."
+    )
+
+
+def _tuned(planned: Contest, tuning: polars.DataFrame) -> list[str]:
+    tried_of = {method: len(tried) for method, tried in planned.methods.items()}
+    run = (
+        f"Every run: {planned.epochs} epochs at {planned.batch_size} samples a step (of each data "
+        "set, where a task has one per objective), split between the draws of a method that has "
+        "several: equal samples and equal steps for all."
+    )
+    if max(tried_of.values()) == 1:
+        return [f"{run} Settings as the paper chose them; nothing was tuned."]
+    chosen = tuning.filter(polars.col("chosen"))
+    edges = [
+        f"{method} ({edge})" for method, edge in chosen.select("method", "edge").iter_rows() if edge
+    ]
+    listed = ", ".join(f"{method} {how_many}" for method, how_many in tried_of.items())
+    said = (
+        f"{run} Settings were chosen on validation data (ΔA_id, mean of "
+        f"{count(planned.tuning_seeds, 'seed')}) among so many candidates: {listed}; single-task "
+        f"learning has {planned.reference}'s."
+    )
+    beyond = "Chosen at the edge of what was tried, so that better ones may lie beyond"
+    return [said, f"{beyond}: {'; '.join(edges)}."] if edges else [said]
+
+
+def differences(table: polars.DataFrame, reference: str) -> list[Difference]:
+    """How each method differs from the reference, seed by seed, in every metric and in ΔA_id.
+
+    The p values are adjusted by Holm for all of them together.
+
+    Args:
+        table: What `tidy` gave.
+        reference: The method that the others are compared with.
+    """
+    judged = table.filter((polars.col("kind") == "task") | (polars.col("metric") == DROP))
+    pairs = []
+    for method in table["method"].unique(maintain_order=True):
+        if method in (reference, ALONE):
+            continue
+        for metric in judged["metric"].unique(maintain_order=True):
+            values = _paired(judged, metric, method, reference)
+            if values:
+                pairs.append((method, metric, values))
+    adjusted = holm([p_value(values) for _, _, values in pairs])
+    return [
+        Difference(
+            method, reference, metric, statistics.fmean(values), interval(values), len(values), p
+        )
+        for (method, metric, values), p in zip(pairs, adjusted, strict=True)
+    ]
+
+
+def _paired(table: polars.DataFrame, metric: str, first: str, second: str) -> list[float]:
+    """First minus second, of the seeds that both have."""
+    one, two = (
+        dict(
+            table.filter((polars.col("method") == method) & (polars.col("metric") == metric))
+            .select("seed", "value")
+            .iter_rows()
+        )
+        for method in (first, second)
+    )
+    return [one[seed] - two[seed] for seed in sorted(set(one) & set(two))]
