@@ -151,7 +151,7 @@ def _beyond(rows: list[Row]) -> str:
 
 def _multitask(rows: list[Row]) -> str:
     """Shares in per cent ± standard deviation, ΔA with its interval; in brackets the paper's."""
-    metrics = list(dict.fromkeys(row["metric"] for row in rows))
+    metrics = [m for m in dict.fromkeys(row["metric"] for row in rows) if "/" not in m]
     lines = []
     for method, budget in dict.fromkeys((row["method"], row["budget"]) for row in rows):
         own = {r["metric"]: r for r in rows if (r["method"], r["budget"]) == (method, budget)}

@@ -99,7 +99,8 @@ def test_a_table_from_runs_to_the_page(tmp_path: Path) -> None:
         "ΔA_id (paper's baselines, validation)",
         "ΔA_st",
     ]
-    assert [metric for method, metric in by_key if method == "modo"] == metrics
+    shares = [f"{name}/{task}" for name in ("ΔA_id", "ΔA_st") for task in ("near", "far")]
+    assert [metric for method, metric in by_key if method == "modo"] == [*metrics, *shares]
     # Drops are of the very numbers that stand beside them.
     for method in ("static", "mgda", "modo", LARGER):
         drops = [
@@ -107,6 +108,8 @@ def test_a_table_from_runs_to_the_page(tmp_path: Path) -> None:
             for metric in metrics[:2]
         ]
         assert by_key[method, "ΔA_id"]["mean"] == pytest.approx(sum(drops) / 2)
+        for task, own in zip(("near", "far"), drops, strict=True):
+            assert by_key[method, f"ΔA_id/{task}"]["mean"] == pytest.approx(own)
         papers = [
             100 * (1 - by_key[method, metric]["mean"] / base)
             for metric, base in (("near accuracy", 0.9), ("far accuracy", 0.5))
@@ -172,7 +175,7 @@ def test_the_contest_is_what_the_file_says(tmp_path: Path) -> None:
         "modo": 12,
     }
     assert planned.reference == "static"
-    assert planned.epochs / planned.measure_epochs == 10
+    assert planned.epochs / planned.measure_epochs == 5
     assert set(planned.baselines) == {"paper's baselines, validation", "paper's baselines, test"}
     finetune = multitask.contest("table4", context, "finetune")
     (chosen,) = finetune.methods["modo"]
@@ -328,3 +331,17 @@ def test_rows_can_be_saved(tmp_path: Path) -> None:
     assert modo["amazon accuracy"]["verdict"] == "differs"  # 0.9 here, 0.8513 there
     assert modo["amazon accuracy"]["ci"] == pytest.approx(0.02, abs=5e-3)
     assert modo["ΔA_id"]["lr"] == 0.1
+
+
+def test_weights_that_do_not_move_are_said_to_be_static() -> None:
+    curves = polars.DataFrame(
+        {
+            "method": ["static", "modo", "modo", "mgda"],
+            "weight/near": [0.5, 0.5, 0.502, 0.5],
+            "weight/far": [0.5, 0.5, 0.498, 0.4],
+        }
+    )
+    (said,) = multitask_words.resting(curves, "static")
+    assert "modo (at most 0.002 away)" in said
+    assert "mgda" not in said
+    assert multitask_words.resting(curves[:1], "static") == []

@@ -1,14 +1,18 @@
 """NYU-v2 and generated scenes: the tables' options fit the tasks, and scenes run small."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from trimol import reproduce
+from trimol.cli import main
+from trimol.data.files import MissingData
 from trimol.reproduce import multitask, multitask_draw, registry
 from trimol.reproduce import multitask_paper as paper
 from trimol.reproduce.registry import Context
 from trimol.tasks import load
+from trimol.tasks.scenes import write
 
 
 @pytest.mark.parametrize(
@@ -50,3 +54,32 @@ def test_scenes_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert modo[-2:] == ["ΔA_id", "ΔA_st"]
     assert len(modo) == 9 + 2
     assert {row["paper"] for row in study.rows} == {None}
+
+
+def test_a_study_that_lacks_its_data_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIMOL_DATA", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("TRIMOL_CACHE", str(tmp_path / "nothing"))
+    with pytest.raises(MissingData, match=r"nyuv2/train/image/0\.npy is not in"):
+        reproduce.run("table6", tmp_path / "studies")
+    assert not (tmp_path / "studies" / "table6").exists()
+
+
+def test_table6_by_the_command_on_generated_rooms(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The whole way with files in NYU-v2's layout: reader, validation split, tasks, table."""
+    monkeypatch.setenv("TRIMOL_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("TRIMOL_CACHE", str(tmp_path / "cache"))
+    write(tmp_path / "data" / "nyuv2", train=24, test=4, image_size=(24, 32))
+    out = tmp_path / "studies"
+    assert main(["reproduce", "table6", "--quick", "--quiet", "--json", "--out", str(out)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    metrics = {m for own in load("nyuv2", {"backbone": "small"}).goals.values() for m in own}
+    for method in ("static", "mgda", "modo"):
+        own = {row["metric"]: row for row in found["rows"] if row["method"] == method}
+        assert metrics | {"ΔA_id", "ΔA_st", "ΔA_id/depth"} <= set(own)
+        assert 0 < own["pixel accuracy"]["mean"] < 1
+        assert own["mIoU"]["paper"] == pytest.approx(0.5, abs=0.05)
+    assert all((out / "table6" / Path(name).name).is_file() for name in found["files"])

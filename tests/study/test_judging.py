@@ -160,8 +160,7 @@ def test_against_a_plain_loop(found: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "baseline", "message"),
     [
-        ({"a": 1.0}, {"a": 0.0}, "a of baseline must be positive, found 0.0"),
-        ({"a": 1.0}, {"a": -1.0}, "a of baseline must be positive, found -1.0"),
+        ({"a": 1.0}, {"a": -1.0}, "a of baseline must be at least 0, found -1.0"),
         ({"a": math.nan}, {"a": 1.0}, "a of values must be finite, found nan"),
         ({"a": 1.0}, {"a": math.inf}, "a of baseline must be finite, found inf"),
         ({}, {"a": 1.0}, "values must have a, found nothing"),
@@ -219,6 +218,13 @@ def test_several_metrics_whatever_their_units(
 def test_a_metric_that_is_always_zero_says_nothing() -> None:
     goals: Any = {"m": {"a": "higher", "b": "lower"}}
     assert chosen(table(a=[0.0, 0.0], b=[2.0, 1.0]), goals, "m")["step"] == 20
+
+
+def test_nothing_is_relative_to_zero() -> None:
+    goals: Any = {"m": {"a": "higher"}, "n": {"b": "lower"}}
+    assert math.isnan(drop({"a": 1.0, "b": 1.0}, {"a": 0.0, "b": 1.0}, goals))
+    found = table(a=[1.0, 3.0], b=[1.0, 1.0])
+    assert jointly(found, goals, {"a": 0.0, "b": 1.0})["step"] == 10
 
 
 def test_ties_go_to_the_earliest() -> None:

@@ -46,7 +46,7 @@ def study(name: str, context: Context, regime: str, about: Sequence[str] = ()) -
         name=home,
         title=get(name).title + ("" if home == name else f" ({regime})"),
         rows=rows(name, table, settings(found, goals), judge=how["as_paper"] and not context.quick),
-        notes=[*about, *notes(planned, table, goals, found.tuning)],
+        notes=[*about, *notes(planned, table, goals, found)],
         tables={
             "seeds": table,
             "tuning": found.tuning,
@@ -107,9 +107,9 @@ def candidate(flat: Mapping[str, float]) -> Candidate:
 def tidy(seeds: polars.DataFrame, goals: Goals, reference: str) -> polars.DataFrame:
     """One row a method, seed and metric, with two columns more.
 
-    ``kind`` is ``"task"`` for a metric of a task and ``"overall"`` for ΔA; ``drop`` is the signed
-    relative drop in per cent against the mean of the reference method, lower is better whatever
-    the metric; null for ΔA.
+    ``kind`` is ``"task"`` for a metric of a task, ``"overall"`` for ΔA and ``"share"`` for the ΔA
+    of one objective; ``drop`` is the signed relative drop in per cent against the mean of the
+    reference method, lower is better whatever the metric; null for ΔA.
 
     Args:
         seeds: `Outcome.seeds`.
@@ -127,7 +127,10 @@ def tidy(seeds: polars.DataFrame, goals: Goals, reference: str) -> polars.DataFr
 
     pairs = zip(seeds["metric"], seeds["value"], strict=True)
     drops = [against(metric, value) for metric, value in pairs]
-    kinds = ["task" if metric in ways else "overall" for metric in seeds["metric"]]
+    kinds = [
+        "task" if metric in ways else "share" if "/" in metric else "overall"
+        for metric in seeds["metric"]
+    ]
     return seeds.with_columns(
         polars.Series("kind", kinds), polars.Series("drop", drops, dtype=polars.Float64)
     )

@@ -11,11 +11,11 @@ import polars
 from trimol import methods as registry
 from trimol.report.statistics import estimate
 from trimol.report.style import Look, looks
+from trimol.reproduce.multitask_words import WEIGHT
 from trimol.reproduce.style import NAMES, figure, files
 from trimol.study.multitask import ALONE, PAPERS_BUDGET
 
 ERRORS = ("R_opt", "R_pop", "R_gen", "E_ca")
-WEIGHT = "weight/"
 MOST_ACROSS = 4
 MANY = 4  # bands of more methods than this are drawn fainter
 GREY = "#777777"

@@ -1,5 +1,6 @@
 """What a multi-task study found, in words: which differences are larger than their noise."""
 
+import math
 import statistics
 from collections.abc import Sequence
 
@@ -7,31 +8,32 @@ import polars
 
 from trimol.report.numbers import count, number
 from trimol.study.compare import Difference
-from trimol.study.multitask import ALONE, PAPERS_BUDGET, Contest
+from trimol.study.multitask import ALONE, PAPERS_BUDGET, Contest, Outcome
 from trimol.study.statistics import holm, interval, p_value
 from trimol.tasks.base import Goals
 
 DROP = "ΔA_id"
 WAYS = {"higher": 1, "lower": -1}
+WEIGHT = "weight/"
+AT_REST = 0.01  # weights that stay so near to where they began are said not to move
 
 
-def notes(
-    planned: Contest, table: polars.DataFrame, goals: Goals, tuning: polars.DataFrame
-) -> list[str]:
+def notes(planned: Contest, table: polars.DataFrame, goals: Goals, found: Outcome) -> list[str]:
     """What to make of the numbers: differences first, then how they came about.
 
     Args:
         planned: What was run.
         table: What `tidy` gave.
         goals: `Task.goals`.
-        tuning: `Outcome.tuning`.
+        found: What became of it.
     """
     return [
         *compared(differences(table, planned.reference), goals),
         *_budgets(planned, table, goals),
+        *resting(found.curves, planned.reference),
         _joint(table),
         _measures(planned),
-        *_tuned(planned, tuning),
+        *_tuned(planned, found.tuning),
     ]
 
 
@@ -87,6 +89,32 @@ def _budgets(planned: Contest, table: polars.DataFrame, goals: Goals) -> list[st
             f"more samples than the others. Against {method} at equal budget, {sentences[0]}"
         )
     return said
+
+
+def resting(curves: polars.DataFrame, reference: str) -> list[str]:
+    """Which methods weigh as the reference does all the time: they are then the same method.
+
+    Args:
+        curves: `Outcome.curves`.
+        reference: A method whose weights never change.
+    """
+    weights = [polars.col(name) for name in curves.columns if name.startswith(WEIGHT)]
+    start = curves.filter(polars.col("method") == reference).select(weights).row(0)
+    found = []
+    for (method,), own in curves.group_by(["method"], maintain_order=True):
+        far = max(
+            abs(value - first)
+            for row in own.select(weights).iter_rows()
+            for value, first in zip(row, start, strict=True)
+        )
+        if method != reference and far < AT_REST:
+            found.append(f"{method} (at most {number(far, 1)} away)")
+    if not found:
+        return []
+    return [
+        f"λ hardly moves, in any run or at any time that was measured: {', '.join(found)}. With "
+        f"these settings that is {reference} weighting, and what differs between them is noise."
+    ]
 
 
 def _joint(table: polars.DataFrame) -> str:
@@ -157,7 +185,7 @@ def differences(table: polars.DataFrame, reference: str) -> list[Difference]:
             continue
         for metric in judged["metric"].unique(maintain_order=True):
             values = _paired(judged, metric, method, reference)
-            if values:
+            if values and all(map(math.isfinite, values)):  # no ΔA against a baseline of 0
                 pairs.append((method, metric, values))
     adjusted = holm([p_value(values) for _, _, values in pairs])
     return [

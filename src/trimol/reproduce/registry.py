@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast, get_args
@@ -195,7 +196,12 @@ def run(
         cast("Budget", chosen["budget"]),
     )
     context.folder.mkdir(parents=True, exist_ok=True)
-    study = entry.build()(context)
+    try:
+        study = entry.build()(context)
+    except BaseException:
+        with suppress(OSError):  # an empty folder is nothing to go on from; another one stays
+            context.folder.rmdir()
+        raise
     flags = [f"--{flag}" for flag, on in (("quick", quick), ("full", full)) if on]
     flags += [f"--{option} {value}" for option, value in given.items() if value is not None]
     flags += [] if seeds is None else [f"--seeds {seeds}"]

@@ -161,9 +161,15 @@ def _rows(
         (label, seed, metric, value, run.joint[metric], run.epochs[metric], run.joint_epoch)
         for metric, value in run.test.items()
     ]
+    wanted = [(name, name, goals) for name in against] + [
+        (f"{name}/{objective}", name, {objective: metrics})
+        for name in (AGAINST_ALONE, AGAINST_REFERENCE)
+        for objective, metrics in goals.items()
+    ]
     drops = [
-        (label, seed, name, drop(run.test, own, goals), drop(run.joint, joint, goals), None, None)
-        for name, (own, joint) in against.items()
+        (label, seed, called, drop(run.test, own, of), drop(run.joint, joint, of), None, None)
+        for called, name, of in wanted
+        for own, joint in [against[name]]
     ]
     return measured + drops
 

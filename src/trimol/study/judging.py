@@ -28,7 +28,7 @@ def drop(values: Mapping[str, float], baseline: Mapping[str, float], goals: Goal
 
     Args:
         values: S, by metric.
-        baseline: B, by metric; positive numbers.
+        baseline: B, by metric; not negative. Nothing is relative to 0: the result is then NaN.
         goals: For each objective its metrics, and which way is better (`Task.goals`).
 
     Example:
@@ -87,7 +87,8 @@ def jointly(
     Args:
         scores: One row an epoch.
         goals: For each objective its metrics, and which way is better.
-        baseline: By metric, what the single-task runs reach on validation data.
+        baseline: By metric, what the single-task runs reach on validation data. Where one of them
+            is 0 no epoch is better than another.
 
     Returns:
         The row; the earliest of equals.
@@ -104,7 +105,8 @@ def jointly(
         drop({name: columns[name][row] for name in names}, baseline, goals)
         for row in range(len(scores))
     ]
-    return scores.row(drops.index(min(drops)), named=True)
+    known = [math.inf if math.isnan(lost) else lost for lost in drops]
+    return scores.row(known.index(min(known)), named=True)
 
 
 def standing(columns: Mapping[str, Sequence[float]], metrics: Mapping[str, str]) -> list[float]:
@@ -158,6 +160,6 @@ def _drop(
         if not math.isfinite(found[metric]):
             raise ValueError(f"{metric} of {name} must be finite, found {found[metric]}")
     before = baseline[metric]
-    if before <= 0:
-        raise ValueError(f"{metric} of baseline must be positive, found {before}")
-    return _SIGNS[way] * (values[metric] - before) / before
+    if before < 0:
+        raise ValueError(f"{metric} of baseline must be at least 0, found {before}")
+    return _SIGNS[way] * (values[metric] - before) / before if before else math.nan

@@ -121,7 +121,8 @@ class Outcome:
             best on validation data for the metric's objective, ``joint`` at the ``joint_epoch``
             that is best for all. ``ΔA_id`` (against the mean of single-task learning), ``ΔA_st``
             (against the mean of the reference method) and ``ΔA_id (<name>)`` (against the
-            contest's baselines) are metrics too, without epochs. Single-task learning is the
+            contest's baselines) are metrics too, without epochs, and so are ``ΔA_id/<objective>``
+            and ``ΔA_st/<objective>``, one objective's share of them. Single-task learning is the
             method ``alone``.
         tuning: One row per candidate: its setting, its ``score`` on validation data (−ΔA_id, mean
             over seeds; of single-task learning, as `chosen` compares epochs; −∞ if a run diverged,
@@ -163,9 +164,10 @@ def play(
         Diverged: A final run did, or every candidate of a method.
     """
     path = Path(folder)
+    planned = _Play(contest, path, jobs or cores(), watch)  # needs the data: before any folder
     make_folder(path)
     with locked(path):
-        return _Play(contest, path, jobs or cores(), watch).outcome()
+        return planned.outcome()
 
 
 class _Play:
@@ -274,7 +276,8 @@ class _Play:
             if not note
         ]
         left = iter(_scores(entrant, usable, baseline))
-        scores = [-math.inf if note else next(left) for note in notes]
+        each = [-math.inf if note else next(left) for note in notes]
+        scores = [-math.inf if math.isnan(score) else score for score in each]  # baselines of 0
         best = max(scores)
         self.tuning += [
             {

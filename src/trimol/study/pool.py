@@ -1,5 +1,6 @@
 """Many runs, one after another or several at a time, each in a process of its own."""
 
+import ctypes
 import multiprocessing
 import os
 import pickle
@@ -23,6 +24,7 @@ from trimol.study.store import StoredRun
 from trimol.training import Diverged, Record, RunError
 
 Job = tuple[RunConfig, Path]
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 PATIENCE = 0.1  # seconds between looks at signals and at workers that died
 
 
@@ -149,12 +151,25 @@ def _work(runs: list[Job], left: Any, news: Any, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the parent passes it on
     signal.signal(signal.SIGTERM, _leave)  # between runs; inside one, `execute` listens
     torch.set_num_threads(threads)
+    _keep_memory()
     try:
         _work_off(runs, left, news)
     except (Interrupted, SystemExit):
         # Nobody reads any more. What is not sent yet must not be waited for: a process that was
         # killed while it sent holds the queue's lock for ever.
         news.cancel_join_thread()
+
+
+def _keep_memory() -> None:
+    """Let freed memory be taken again, instead of giving it back to the system at every step.
+
+    Gradients of megabytes come and go with each step; fetching their pages anew took a tenth of
+    the time of small networks. Only the GNU C library is asked; nothing else changes.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, 2**30)
+        mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def _leave(number: int, frame: Any) -> None:
