@@ -58,7 +58,8 @@ def compared(found: Sequence[Difference], goals: Goals) -> list[str]:
         clear = [_said(each, goals) for each in own if each.clear]
         open_ = [_said(each, goals) for each in own if not each.clear]
         larger = f"larger than its noise: {'; '.join(clear)}" if clear else ""
-        not_ = f"not told apart from noise: {'; '.join(open_)}" if open_ else ""
+        begin = "Not" if clear else "not"
+        not_ = f"{begin} told apart from noise: {'; '.join(open_)}" if open_ else ""
         said.append(f"{method}: {'. '.join(filter(None, (larger, not_)))}.")
     return said
 
