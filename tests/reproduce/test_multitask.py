@@ -345,3 +345,20 @@ def test_weights_that_do_not_move_are_said_to_be_static() -> None:
     assert "modo (at most 0.002 away)" in said
     assert "mgda" not in said
     assert multitask_words.resting(curves[:1], "static") == []
+
+
+def test_what_is_relative_to_zero_is_said_and_not_shown() -> None:
+    table = polars.DataFrame(
+        {
+            "method": ["static", "modo"] * 2,
+            "seed": [0] * 4,
+            "metric": ["near accuracy"] * 2 + ["ΔA_id"] * 2,
+            "value": [0.0, 0.5, float("nan"), float("nan")],
+            "joint": [0.0, 0.5, float("nan"), float("nan")],
+            "kind": ["task"] * 2 + ["overall"] * 2,
+        }
+    )
+    (said,) = multitask_words.undefined(table)
+    assert said.startswith("Not defined: ΔA_id. A metric of the baseline is 0")
+    assert "NaN" not in multitask_words._joint(table)
+    assert multitask_words.undefined(table[:2]) == []

@@ -1,6 +1,7 @@
 """Contests: tuned on validation data, judged on test data, at equal budgets, nothing run twice."""
 
 import math
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -17,10 +18,10 @@ from polars.testing import assert_frame_equal
 
 import trimol
 from trimol import methods
-from trimol.study import pool, store
+from trimol.study import configure, pool, store
 from trimol.study.entrants import Entrant
 from trimol.study.multitask import Candidate, Contest, Outcome, _failure, play
-from trimol.training import Diverged
+from trimol.training import Diverged, RunError
 
 TASK = """
 import os, time
@@ -395,3 +396,13 @@ def test_tasks_that_do_not_fit(task: str, tmp_path: Path) -> None:
         play(Contest(f"{file}:Lines", one, epochs=1, batch_size=8), tmp_path)
     with pytest.raises(ValueError, match=r"baselines\['paper'\]: values must have down error"):
         play(contest(task, baselines={"paper": {"up error": 1.0}}), tmp_path)
+
+
+def test_processes_are_not_started_by_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As happens to a script that starts runs without asking whether it is the main one."""
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: object())
+    runs = [(configure("digits", "static", steps=1, seed=s), tmp_path / str(s)) for s in (0, 1)]
+    with pytest.raises(RunError, match="if __name__"):
+        pool.execute_all(runs, jobs=2)

@@ -420,3 +420,42 @@ def test_the_examples_learn(name: str) -> None:
         assert set(metrics(alone, alone.model(), alone.data().validation or ())) == set(
             task.goals[objective]
         )
+
+
+class Tables(Labels):
+    """The slip that broadcasts: n × 1 against n gives n × n."""
+
+    def loss(self, objective: str, output: Any, y: Tensor) -> Tensor:
+        return (output[:, :1] - y).square()
+
+
+class Means(Labels):
+    def loss(self, objective: str, output: Any, y: Tensor) -> Tensor:
+        return (output[:, 0] - y).square().mean()
+
+
+@pytest.mark.parametrize(("kind", "found"), [(Tables, r"\(64, 64\)"), (Means, r"\(\)")])
+def test_a_loss_of_another_shape_is_refused(kind: type[Labels], found: str) -> None:
+    with pytest.raises(ValueError, match=rf"loss of 'sum' must be .* shape \(64,\), found {found}"):
+        train(start(kind(), "static"), steps=1)
+
+
+def test_a_head_that_is_missing_is_named() -> None:
+    model = MultiTask(nn.Linear(2, 8), {"sum": nn.Linear(8, 1)}).double()
+    with pytest.raises(ValueError, match="heads must have one for 'quadrant', found sum"):
+        Labels().losses(model, Labels().data().test)
+
+
+@pytest.mark.parametrize("wrong", [lambda y: y[:, None], lambda y: y.float()])
+def test_labels_that_are_no_classes_are_refused(wrong: Any) -> None:
+    task = Clouds()
+    x, y, domain = task.data().test
+    with pytest.raises(ValueError, match="labels must be the number of a class for each sample"):
+        task.losses(task.model(), (x, wrong(y), domain))
+
+
+def test_a_batch_has_a_sample_for_every_draw() -> None:
+    with pytest.raises(
+        ValueError, match=r"batch_size must be at least 2, as modo .* found 1"
+    ):
+        start(Clouds(), "modo", batch_size=1)

@@ -15,7 +15,7 @@ from trimol.cli.failures import UsageError, usage
 from trimol.cli.live import shown
 from trimol.cli.methods import checked_method
 from trimol.cli.parse import pairs, parse, task_options
-from trimol.cli.summary import setting
+from trimol.cli.summary import samples_a_step, setting
 from trimol.cli.values import count, names, nonnegative, positive, typed, whole
 
 if TYPE_CHECKING:
@@ -204,8 +204,10 @@ def _setting(found: "Comparison", options: Options, steps: int, *, marked: bool)
     seeds = f"{options.seeds} seeds" if options.seeds > 1 else "one seed"
     shown = "mean ± 95 % confidence interval" if options.seeds > 1 else "no spread"
     rates = "; ".join(f"{m} {setting(runs[0].config)}" for m, runs in found.runs.items() if runs)
+    samples = {samples_a_step(run) for runs in found.runs.values() for run in runs}
+    saw = f"Every method saw {samples.pop()} samples a step. " if len(samples) == 1 else ""
     best = " * is lower than every other by more than the noise." if marked else ""
     return (
         f"{options.task}: losses and metrics on test data after {steps} steps, {seeds}: "
-        f"{shown}.{best} Every method saw {options.batch_size} samples a step. {rates}."
+        f"{shown}.{best} {saw}{rates}."
     )

@@ -1,6 +1,7 @@
 """Run the paper's figures and tables again, and the ledger of its claims."""
 
 import json as json_format
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from trimol.cli.values import count, typed
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from trimol.study import Row, results
     from trimol.study.results import Study
 
 ALL = "all"
@@ -141,17 +143,55 @@ def _paths(study: "Study") -> list[Path]:
 def _show(study: "Study") -> None:
     from rich.console import Console
 
+    from trimol.cli.tables import draw, grid
+
     console = Console(highlight=False, markup=False)
     console.print(study.title, style="bold")
+    methods = compared(study.rows)
+    if methods:
+        console.print(draw(grid(methods), console.width))
+        console.print("Mean over seeds, ± half its 95 % interval.")
     for note in study.notes:
         console.print(fill(note, console.width))
-    if len(study.rows) <= MOST_ROWS:
+    if len(study.rows) <= MOST_ROWS and not methods:
         _table(console, study)
     else:
         console.print(f"{len(study.rows)} numbers: see {_paths(study)[0]}")
     for path in _paths(study):
         console.print(str(path), soft_wrap=True)
     console.print()
+
+
+def compared(rows: Sequence["results.Row"]) -> list["Row"]:
+    """The rows that make a table of methods and metrics, for a study that says its budgets.
+
+    Left out are metrics that are a share of another (``ΔA_id/depth``) or another reading of it
+    (``ΔA_id (…)``). None for other studies.
+
+    >>> row = {"method": "modo", "metric": "mIoU", "mean": 0.5, "std": None, "n": 1, "ci": None}
+    >>> [each.method for each in compared([{**row, "budget": "paper"}])]
+    ["modo, paper's budget"]
+    >>> compared([row])
+    []
+    """
+    from trimol.study import Row
+
+    labels = {"equal": "{}", "paper": "{}, paper's budget"}
+    return [
+        Row(
+            method=labels[row["budget"]].format(row["method"]),
+            metric=row["metric"],
+            mean=row["mean"],
+            std=row["std"],
+            n=row["n"],
+            ci=row["ci"],
+        )
+        for row in rows
+        if "budget" in row
+        and not {"/", "("} & set(row["metric"])
+        and row["mean"] is not None
+        and math.isfinite(row["mean"])
+    ]
 
 
 def _table(console: "Console", study: "Study") -> None:

@@ -121,12 +121,18 @@ def setting(config: "RunConfig") -> str:
     return ", ".join(f"{name}={value}" for name, value in {"lr": f"{config.lr:g}", **own}.items())
 
 
+def samples_a_step(run: "StoredRun") -> int:
+    """What a step took: more than the batch size, where that is of each of several data sets."""
+    took, config = run.summary or {}, run.config
+    return took["samples"] // config.steps if took.get("samples") else config.batch_size
+
+
 def headline(run: "StoredRun") -> str:
     """What was trained, in a sentence."""
     config, took = run.config, run.summary or {}
     return (
         f"{config.task}, trained with {config.method} ({setting(config)}): {config.steps} steps of "
-        f"{config.batch_size} samples, seed {config.seed}, in {duration(took.get('seconds', 0))}."
+        f"{samples_a_step(run)} samples, seed {config.seed}, in {duration(took.get('seconds', 0))}."
     )
 
 

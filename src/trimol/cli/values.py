@@ -57,11 +57,15 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def any_value(text: str) -> Any:
-    """What a text most likely means: a number, true, false, none, or itself.
+    """What a text most likely means: a number, several (by commas), true, false, none, or itself.
 
-    >>> [any_value(text) for text in ("3", "1e-3", "true", "none", "printed")]
-    [3, 0.001, True, None, 'printed']
+    >>> [any_value(text) for text in ("3", "1e-3", "true", "none", "printed", "24,32", "[24, 32]")]
+    [3, 0.001, True, None, 'printed', [24, 32], [24, 32]]
     """
+    inside = text.removeprefix("[").removesuffix("]") if text.startswith("[") else text
+    parts = [any_value(part.strip()) for part in inside.split(",")] if "," in inside else []
+    if parts and all(isinstance(part, int | float) for part in parts):
+        return parts
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]

@@ -26,6 +26,8 @@ def command(config: RunConfig) -> str:
         "measure-every": config.measure_every,
         "measure-rho": config.rho,
     }
+    if config.score_every:
+        flags["score-every"] = config.score_every
     if config.precision != "no":
         flags["precision"] = config.precision
     # With the prefix, a hyper-parameter is never taken for a flag of the command.

@@ -110,7 +110,9 @@ def draw(
         folder: Where to.
     """
     tasks, overall = (
-        seeds.filter(polars.col("kind") == kind)["metric"].unique(maintain_order=True).to_list()
+        seeds.filter((polars.col("kind") == kind) & polars.col("value").is_finite())["metric"]
+        .unique(maintain_order=True)
+        .to_list()
         for kind in ("task", "overall")
     )
     style = looks_of(seeds["method"].to_list())

@@ -33,6 +33,7 @@ def notes(planned: Contest, table: polars.DataFrame, goals: Goals, found: Outcom
         *resting(found.curves, planned.reference),
         _joint(table),
         _measures(planned),
+        *undefined(table),
         *_tuned(planned, found.tuning),
     ]
 
@@ -114,7 +115,24 @@ def resting(curves: polars.DataFrame, reference: str) -> list[str]:
         return []
     return [
         f"λ hardly moves, in any run or at any time that was measured: {', '.join(found)}. With "
-        f"these settings that is {reference} weighting, and what differs between them is noise."
+        f"these settings that is {reference} weighting: what else differs between the two is not "
+        "the weights' doing (weight decay, samples in halves, noise)."
+    ]
+
+
+def undefined(table: polars.DataFrame) -> list[str]:
+    """Which ΔA cannot be said, because a baseline is 0.
+
+    Args:
+        table: What `tidy` gave.
+    """
+    drops = table.filter(polars.col("metric").str.starts_with("ΔA"))
+    found = drops.filter(polars.col("value").is_nan())["metric"].unique(maintain_order=True)
+    if found.is_empty():
+        return []
+    return [
+        f"Not defined: {', '.join(found)}. A metric of the baseline is 0, and nothing is relative "
+        "to 0: too short a training."
     ]
 
 
@@ -127,7 +145,11 @@ def _joint(table: polars.DataFrame) -> str:
     parts = []
     for (method,), group in shown.group_by(["method"], maintain_order=True):
         means = group.group_by("metric", maintain_order=True).agg(polars.col("joint").mean())
-        numbers = ", ".join(f"{metric} {number(value, 4)}" for metric, value in means.iter_rows())
+        numbers = ", ".join(
+            f"{metric} {number(value, 4)}"
+            for metric, value in means.iter_rows()
+            if not math.isnan(value)
+        )
         parts.append(f"{method}: {numbers}")
     return (
         "Shown is the test number at the epoch that is best for that task on validation data. At "
@@ -141,7 +163,7 @@ def _measures(planned: Contest) -> str:
     return (
         "Accuracies and other shares are fractions. ΔA is in per cent, lower is better: the mean "
         "over tasks of the relative drop (mean over the task's metrics) against single-task "
-        f"learning by the same code, tuned alike (ΔA_id){against}; against the mean of "
+        f"learning by the same code (ΔA_id){against}; against the mean of "
         f"{planned.reference} (ΔA_st). Intervals are over the method's seeds; a baseline is taken "
         "as it is, without its own noise."
     )
@@ -150,9 +172,9 @@ def _measures(planned: Contest) -> str:
 def _tuned(planned: Contest, tuning: polars.DataFrame) -> list[str]:
     tried_of = {method: len(tried) for method, tried in planned.methods.items()}
     run = (
-        f"Every run: {planned.epochs} epochs at {planned.batch_size} samples a step (of each data "
-        "set, where a task has one per objective), split between the draws of a method that has "
-        "several: equal samples and equal steps for all."
+        f"Every run: {count(planned.epochs, 'epoch')} at {planned.batch_size} samples a step (of "
+        "each data set, where a task has one per objective), split between the draws of a method "
+        "that has several: equal samples and equal steps for all."
     )
     if max(tried_of.values()) == 1:
         return [f"{run} Settings as the paper chose them; nothing was tuned."]

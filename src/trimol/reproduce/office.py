@@ -15,8 +15,8 @@ _FROZEN = (
     "of another experiment, and are not judged."
 )
 _FINETUNE = "Finetune regime: the whole network is trained, as in the paper."
-_QUICK = "A quick run: a few epochs, nothing tuned, in the finetune regime a smaller network on "
-_QUICK += "smaller images. It shows that it works, not what is true."
+_QUICK = "A quick run: a few epochs, nothing tuned{}. It shows that it works, not what is true."
+_SMALLER = "; a smaller network on smaller images than without --quick"
 
 
 def table4(context: Context) -> Study:
@@ -41,5 +41,6 @@ def appendix_officehome(context: Context) -> Study:
 
 def _study(name: str, context: Context) -> Study:
     about = _FROZEN if context.regime == "frozen" else _FINETUNE
-    said = [_QUICK, about] if context.quick else [about]
+    smaller = "" if context.regime == "frozen" else _SMALLER
+    said = [_QUICK.format(smaller), about] if context.quick else [about]
     return multitask.study(name, context, context.regime, said)

@@ -83,10 +83,8 @@ class Entry:
         """
         for option, value in given.items():
             if value is not None and option not in self.options:
-                takes = (
-                    f"it takes {' and '.join(self.options)}" if self.options else "it takes none"
-                )
-                raise ValueError(f"{self.name} has no {option}: {takes}, found {option} {value!r}")
+                takes = " and ".join(self.options) or "no such option"
+                raise ValueError(f"{self.name} takes {takes}, found {option} {value!r}")
             if value is not None and value not in OPTIONS[option]:
                 known = ", ".join(OPTIONS[option])
                 raise ValueError(f"{option} must be one of {known}, found {value!r}")

@@ -338,6 +338,11 @@ def _failure(runs: Sequence[StoredRun | Diverged], entrant: Entrant) -> str:
         if isinstance(run, Diverged):
             return str(run)
         for metric in (name for metrics in entrant.goals.values() for name in metrics):
+            if f"validation/{metric}" not in run.scores.columns:
+                has = [c.partition("/")[2] for c in run.scores.columns if c.startswith("test/")]
+                raise ValueError(
+                    f"goals must name metrics of the task ({', '.join(has)}), found {metric!r}"
+                )
             if not run.scores[f"validation/{metric}"].is_finite().all():
                 return f"{metric} on validation data became NaN or infinite"
     return ""

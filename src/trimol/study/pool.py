@@ -47,6 +47,11 @@ def execute_all(
     """
     pending = [(config, folder) for config, folder in runs if not finished(config, folder)]
     jobs = min(whole_number("jobs", jobs, least=1), len(pending))
+    if jobs > 1 and multiprocessing.parent_process() is not None:
+        raise RunError(
+            "several runs at a time need processes, and this is one already: in a script, put what "
+            'starts the runs under if __name__ == "__main__":'
+        )
     if jobs < 2:
         return [_one(config, folder, watch) for config, folder in runs]
     done = dict(

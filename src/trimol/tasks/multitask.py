@@ -49,8 +49,14 @@ class MultiTask(nn.Module):
         """
         shared = self.trunk(x)
         if task is not None:
-            return self.heads[task](shared)
+            return self.head(task)(shared)
         return {name: head(shared) for name, head in self.heads.items()}
+
+    def head(self, task: str) -> nn.Module:
+        """The head of an objective."""
+        if task not in self.heads:
+            raise ValueError(f"heads must have one for {task!r}, found {', '.join(self.heads)}")
+        return self.heads[task]
 
 
 def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
@@ -190,6 +196,11 @@ class MultiInput(_TrunkAndHeads):
 
     def loss(self, output: Any, y: Tensor) -> Tensor:
         """The loss of each sample of one domain, from its head's output: cross-entropy."""
+        if y.dim() != 1 or y.is_floating_point():
+            raise ValueError(
+                "labels must be the number of a class for each sample (or override loss), found "
+                f"{y.dtype} of shape {tuple(y.shape)}"
+            )
         return F.cross_entropy(output, y, reduction="none")
 
     def score(self, output: Any, y: Tensor) -> Tensor:
@@ -204,7 +215,8 @@ class MultiInput(_TrunkAndHeads):
         for number, name in enumerate(self.objectives):
             own = domain == number
             if own.any():
-                found.append(self.loss(model(x[own], name), y[own]).mean())
+                each = self.loss(model(x[own], name), y[own])
+                found.append(_one_each(each, own[own], f"loss of {name!r}").mean())
             else:
                 found.append(_nothing(model, name))
         return found
@@ -324,7 +336,7 @@ class SingleInput(_TrunkAndHeads):
     def losses(self, model: nn.Module, batch: Batch) -> list[Tensor]:
         """For each objective the mean over what has its label; 0 where nothing has."""
         return [
-            masked_mean(self.loss(name, output, y), known)
+            masked_mean(_one_each(self.loss(name, output, y), known, f"loss of {name!r}"), known)
             for name, output, y, known in self._outputs(model, batch)
         ]
 
@@ -333,6 +345,7 @@ class SingleInput(_TrunkAndHeads):
         found = {}
         for name, output, y, known in self._outputs(model, batch):
             for metric, values in self.scores(name, output, y).items():
+                values = _one_each(values, known, f"score {metric!r}")
                 total = torch.where(known, values, 0).sum()
                 found[metric] = torch.stack([total.cpu().double(), known.sum().cpu().double()])
         return found
@@ -359,10 +372,22 @@ class SingleInput(_TrunkAndHeads):
     def _outputs(self, model: nn.Module, batch: Batch) -> Iterable[tuple[str, Any, Tensor, Tensor]]:
         """For each objective its name, output, labels (0 where missing) and which are known."""
         x, *labels = batch
-        outputs = _multitask(model)(x)
+        model = _multitask(model)
+        outputs = model(x)
         for name, y in zip(self.objectives, labels, strict=True):
             known = self.known(name, y)
+            model.head(name)  # or a line that says which is missing
             yield name, outputs[name], _filled(y, known), known
+
+
+def _one_each(values: Tensor, known: Tensor, what: str) -> Tensor:
+    """A number for each sample (or pixel), neither their mean nor a table of all with all."""
+    if values.shape != known.shape:
+        raise ValueError(
+            f"{what} must be a number for each sample, of shape {tuple(known.shape)}, found "
+            f"{tuple(values.shape)}"
+        )
+    return values
 
 
 def _filled(y: Tensor, known: Tensor) -> Tensor:

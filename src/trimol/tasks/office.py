@@ -19,7 +19,7 @@ from torch.nn import Parameter
 from torch.optim import Adam, Optimizer
 
 from trimol import methods
-from trimol.data import features, files
+from trimol.data import IndependentDraws, features, files
 from trimol.data.draws import whole_number
 from trimol.data.files import BadData
 from trimol.data.images import Images, Watch
@@ -158,6 +158,18 @@ class Office(MultiInput):
             lr: α, the step size.
         """
         return Adam(params, lr=lr, weight_decay=self.weight_decay, fused=True)
+
+    def sampler(self, data: Data, batch_size: int, *, growth: float, seed: int) -> IndependentDraws:
+        """As many samples of every domain at every step; batch normalisation needs two a draw.
+
+        Args:
+            data: The task's data.
+            batch_size: Samples of each domain a step; at least 4, for methods that take two draws.
+            growth: Must be 0.
+            seed: Names the sequence.
+        """
+        whole_number("batch_size", batch_size, least=4)
+        return super().sampler(data, batch_size, growth=growth, seed=seed)
 
     def data(self) -> Data:
         """Features or images (uint8), labels, domains; those of ``only``, where it is given."""

@@ -101,6 +101,11 @@ def start(
     """
     weigh = methods.get(method)
     autocast = _autocast(precision)
+    if whole_number("batch_size", batch_size, least=1) < weigh.draws:
+        raise ValueError(
+            f"batch_size must be at least {weigh.draws}, as {method} takes so many draws a step, "
+            f"found {batch_size}"
+        )
     where = whereabouts()
     data = task.data()
     if not isinstance(data, Data):
@@ -301,9 +306,17 @@ def _check_finite(run: Run, vectors: Sequence[Tensor]) -> None:
     for name, value in zip(names, values.tolist(), strict=True):
         if not abs(value) < float("inf"):
             raise Diverged(
-                f"the loss {name!r} is {value:g} at step {run.step}: try a smaller lr, or look "
-                "for what the task's losses divide by or take the log of"
+                f"the loss {name!r} is {value:g} at step {run.step}: {_remedy(run.step)}"
             )
+
+
+def _remedy(step: int) -> str:
+    look = "what the task's losses divide by or take the log of"
+    return (
+        f"look for NaN in the data, and for {look}"
+        if step == 0
+        else (f"try a smaller lr, or look for {look}")
+    )
 
 
 def _join(run: Run) -> None:

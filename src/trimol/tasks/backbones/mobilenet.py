@@ -72,8 +72,10 @@ def read(path: Path) -> dict[str, Tensor]:
     try:
         found: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError) as error:
-        reason = str(error).partition("\n")[0]
-        raise BadData(f"{path} is no file of weights that can be read: {reason}") from error
+        raise BadData(
+            f"{path} is no file of weights that can be read: remove it, and fetch it again with "
+            "`trimol data get mobilenet_v2`"
+        ) from error
     return found
 
 

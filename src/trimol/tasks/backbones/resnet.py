@@ -54,7 +54,7 @@ class ResNet:
             raise MissingData(
                 f"the official weights {self.hub} are neither in the local cache nor to be had "
                 f"from the hub ({str(error).partition(chr(10))[0]}): connect to the network, or "
-                "take pretrained=False for random weights"
+                "take pretrained=False (--option pretrained=false) for random weights"
             ) from error
         if report["missing_keys"]:
             raise BadData(f"the weights {self.hub} lack {min(report['missing_keys'])!r}")
