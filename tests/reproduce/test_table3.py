@@ -18,7 +18,7 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     """A quick run on images of our own; one process, as the machine's cores are the tests'."""
     monkeypatch.setenv("TRIMOL_DATA", str(tmp_path / "data"))
     images.write(tmp_path / "data")
-    monkeypatch.setattr(seeds, "_cores", lambda: 1)
+    monkeypatch.setattr(seeds, "cores", lambda: 1)
     original = Setting.__init__
 
     def small(self: Setting, **given: object) -> None:
