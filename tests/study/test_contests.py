@@ -214,6 +214,12 @@ def test_the_score_of_a_candidate(played: tuple[Outcome, Path]) -> None:
         assert table["score"].item() == pytest.approx(-lost)
 
 
+def test_the_tables_are_left_in_the_folder(played: tuple[Outcome, Path]) -> None:
+    found, folder = played
+    assert_frame_equal(polars.read_parquet(folder / "seeds.parquet"), found.seeds)
+    assert_frame_equal(polars.read_parquet(folder / "tuning.parquet"), found.tuning)
+
+
 def test_tables_over_training(played: tuple[Outcome, Path]) -> None:
     found, _ = played
     assert set(found.curves["method"]) == {"static", "modo", "modo (paper's budget)"}

@@ -7,7 +7,8 @@ their own, so a study that was killed goes on, and nothing is run twice:
 - ``runs/<method>/<key>/seed-<n>`` are the final runs, and nothing else, to be reported on;
   ``runs/alone-<objective>/…`` are those of single-task learning;
 - ``tuning-only/<method>/<key>/seed-<n>`` are the runs of candidates that were not chosen, which
-  `trimol.study.store.find` passes over.
+  `trimol.study.store.find` passes over;
+- ``seeds.parquet`` and ``tuning.parquet`` are the tables of the `Outcome`.
 
 ``<key>`` names what decides the runs beside the seed. A candidate's folder is in one of the two
 places: in ``tuning-only`` until it is chosen, then it is moved as it is, and its finished seeds are
@@ -31,7 +32,7 @@ from trimol.study import contest_tables as tables
 from trimol.study.config import steps_per_epoch
 from trimol.study.contest_tables import ALONE, Judged, Values, judged, means
 from trimol.study.entrants import Arena, Candidate, Entrant, Wanted, Watch
-from trimol.study.files import make_folder
+from trimol.study.files import make_folder, write_table
 from trimol.study.judging import checked_goals, chosen, drop, jointly, standing
 from trimol.study.lock import locked
 from trimol.study.pool import cores
@@ -167,7 +168,10 @@ def play(
     planned = _Play(contest, path, jobs or cores(), watch)  # needs the data: before any folder
     make_folder(path)
     with locked(path):
-        return planned.outcome()
+        found = planned.outcome()
+        write_table(path / "seeds.parquet", found.seeds)
+        write_table(path / "tuning.parquet", found.tuning)
+    return found
 
 
 class _Play:
