@@ -322,13 +322,13 @@ def test_a_study_is_reproduced(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_studies_refuse_what_they_do_not_take(capsys: pytest.CaptureFixture[str]) -> None:
     said = refused("reproduce", "table1", "--regime", "finetune", capsys=capsys)
-    assert said == "trimol: table1 has no regime: it takes none, found regime 'finetune'"
+    assert said == "trimol: table1 takes no such option, found regime 'finetune'"
     said = refused("reproduce", "table6", "--regime", "frozen", capsys=capsys)
-    assert said == "trimol: table6 has no regime: it takes budget, found regime 'frozen'"
+    assert said == "trimol: table6 takes budget, found regime 'frozen'"
     said = refused("reproduce", "table4", "--regime", "cold", capsys=capsys)
     assert said == "trimol: regime must be one of frozen, finetune, found 'cold'"
     said = refused("reproduce", "table4", "fig1", "--budget", "paper", capsys=capsys)
-    assert said == "trimol: fig1 has no budget: it takes none, found budget 'paper'"
+    assert said == "trimol: fig1 takes no such option, found budget 'paper'"
     assert not Path("runs").exists()  # nothing ran
 
 

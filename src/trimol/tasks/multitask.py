@@ -55,7 +55,7 @@ class MultiTask(nn.Module):
     def head(self, task: str) -> nn.Module:
         """The head of an objective."""
         if task not in self.heads:
-            raise ValueError(f"heads must have one for {task!r}, found {', '.join(self.heads)}")
+            raise _headless(task, self.heads)
         return self.heads[task]
 
 
@@ -372,12 +372,16 @@ class SingleInput(_TrunkAndHeads):
     def _outputs(self, model: nn.Module, batch: Batch) -> Iterable[tuple[str, Any, Tensor, Tensor]]:
         """For each objective its name, output, labels (0 where missing) and which are known."""
         x, *labels = batch
-        model = _multitask(model)
-        outputs = model(x)
+        outputs = _multitask(model)(x)
         for name, y in zip(self.objectives, labels, strict=True):
+            if name not in outputs:
+                raise _headless(name, outputs)
             known = self.known(name, y)
-            model.head(name)  # or a line that says which is missing
             yield name, outputs[name], _filled(y, known), known
+
+
+def _headless(objective: str, found: Iterable[str]) -> ValueError:
+    return ValueError(f"heads must have one for {objective!r}, found {', '.join(found)}")
 
 
 def _one_each(values: Tensor, known: Tensor, what: str) -> Tensor:
