@@ -8,25 +8,16 @@ from trimol import reproduce
 from trimol.reproduce import multitask_paper as paper
 from trimol.study.config import hyperparameters_of
 from trimol.study.judging import drop
+from trimol.tasks import Goals
+from trimol.tasks.dense.task import GOALS
 
 TABLES = list(paper.stated()["tables"])
 PRINTED = [name for name in TABLES if paper.table(name)["label"]]
-NYU = {
-    "segmentation": {"mIoU": "higher", "pixel accuracy": "higher"},
-    "depth": {"abs err": "lower", "rel err": "lower"},
-    "normals": {
-        "angle mean": "lower",
-        "angle median": "lower",
-        "within 11.25": "higher",
-        "within 22.5": "higher",
-        "within 30": "higher",
-    },
-}
 
 
-def goals(name: str) -> dict[str, dict[str, str]]:
+def goals(name: str) -> Goals:
     if paper.table(name)["task"] == "nyuv2":
-        return NYU
+        return GOALS
     metrics = [m for m in paper.cells(name, "static") if not m.startswith("ΔA")]
     return {metric.removesuffix(" accuracy"): {metric: "higher"} for metric in metrics}
 

@@ -1,13 +1,12 @@
 """Two processes that share every batch do what one does with the whole of it."""
 
-import os
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+from pair import free_port, join
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import spawn
 
@@ -57,24 +56,10 @@ def outcome(name: str) -> dict[str, Any]:
 
 
 def work(rank: int, port: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    os.environ |= {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "ACCELERATE_USE_CPU": "true",
-    }
+    join(rank, port)
     torch.save({name: outcome(name) for name in METHODS}, Path(folder) / f"{rank}.pt")
     assert dist.get_world_size() == 2
     dist.destroy_process_group()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @pytest.mark.slow

@@ -215,8 +215,9 @@ class MultiInput(_TrunkAndHeads):
         for number, name in enumerate(self.objectives):
             own = domain == number
             if own.any():
-                each = self.loss(model(x[own], name), y[own])
-                found.append(_one_each(each, own[own], f"loss of {name!r}").mean())
+                mine = x[own]
+                each = self.loss(model(mine, name), y[own])
+                found.append(_one_each(each, mine.shape[:1], f"loss of {name!r}").mean())
             else:
                 found.append(_nothing(model, name))
         return found
@@ -336,7 +337,9 @@ class SingleInput(_TrunkAndHeads):
     def losses(self, model: nn.Module, batch: Batch) -> list[Tensor]:
         """For each objective the mean over what has its label; 0 where nothing has."""
         return [
-            masked_mean(_one_each(self.loss(name, output, y), known, f"loss of {name!r}"), known)
+            masked_mean(
+                _one_each(self.loss(name, output, y), known.shape, f"loss of {name!r}"), known
+            )
             for name, output, y, known in self._outputs(model, batch)
         ]
 
@@ -345,7 +348,7 @@ class SingleInput(_TrunkAndHeads):
         found = {}
         for name, output, y, known in self._outputs(model, batch):
             for metric, values in self.scores(name, output, y).items():
-                values = _one_each(values, known, f"score {metric!r}")
+                values = _one_each(values, known.shape, f"score {metric!r}")
                 total = torch.where(known, values, 0).sum()
                 found[metric] = torch.stack([total.cpu().double(), known.sum().cpu().double()])
         return found
@@ -384,11 +387,11 @@ def _headless(objective: str, found: Iterable[str]) -> ValueError:
     return ValueError(f"heads must have one for {objective!r}, found {', '.join(found)}")
 
 
-def _one_each(values: Tensor, known: Tensor, what: str) -> Tensor:
+def _one_each(values: Tensor, shape: torch.Size, what: str) -> Tensor:
     """A number for each sample (or pixel), neither their mean nor a table of all with all."""
-    if values.shape != known.shape:
+    if values.shape != shape:
         raise ValueError(
-            f"{what} must be a number for each sample, of shape {tuple(known.shape)}, found "
+            f"{what} must be a number for each sample, of shape {tuple(shape)}, found "
             f"{tuple(values.shape)}"
         )
     return values
