@@ -16,7 +16,7 @@ from torch.nn import Parameter
 from torch.optim import Adam, Optimizer
 
 from trimol.tasks import Data, MultiTask, SingleInput
-from trimol.tasks.base import Better
+from trimol.tasks.task import Better
 
 
 class Digit(SingleInput):

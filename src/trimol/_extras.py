@@ -3,8 +3,10 @@
 from importlib import import_module
 from typing import Any
 
+from trimol._failures import UserError
 
-class MissingExtra(ImportError):
+
+class MissingExtra(UserError, ImportError):
     """A package that an extra of trimol installs is not there."""
 
 

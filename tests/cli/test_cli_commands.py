@@ -7,7 +7,7 @@ import pytest
 
 from trimol import _extras, methods, tasks
 from trimol.cli import COMMANDS, main
-from trimol.study import store
+from trimol.runs import store
 
 LINE = '''
 import torch
@@ -335,8 +335,8 @@ def test_studies_refuse_what_they_do_not_take(capsys: pytest.CaptureFixture[str]
 def test_options_of_a_study_are_passed_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from trimol.reproduce import multitask
-    from trimol.study.results import Study
+    from trimol.paper import _multitask as multitask
+    from trimol.runs.study import Study
 
     found = []
 

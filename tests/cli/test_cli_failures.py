@@ -4,8 +4,8 @@ import pytest
 
 from trimol import methods
 from trimol._extras import MissingExtra
-from trimol.cli.failures import UsageError, explained, reported
-from trimol.study import Interrupted, StoreError
+from trimol.cli._reporting import UsageError, explained, reported
+from trimol.runs import Interrupted, StoreError
 from trimol.training import Diverged
 
 

@@ -8,9 +8,11 @@ import pytest
 import torch
 from rich.console import Console, RenderableType
 
-from trimol.cli import findings, summary, tables
-from trimol.study import Comparison, Row, RunConfig, StoredRun, summarise
-from trimol.study.store import table
+from trimol.cli import _findings as findings
+from trimol.cli import _outcome as summary
+from trimol.cli import _tables as tables
+from trimol.runs import Comparison, Row, RunConfig, StoredRun, summarise
+from trimol.runs.store import table
 
 NOISE = (0.01, -0.02, 0.015, -0.005, 0.0)
 

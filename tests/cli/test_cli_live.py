@@ -5,11 +5,11 @@ import io
 import pytest
 from rich.console import Console, RenderableType
 
-from trimol.cli import live
-from trimol.cli.compare_view import CompareView
-from trimol.cli.progress import Progress
-from trimol.cli.run_view import RunView
-from trimol.report.numbers import number
+from trimol.cli import _live as live
+from trimol.cli._compare_view import CompareView
+from trimol.cli._progress import Progress
+from trimol.cli._run_view import RunView
+from trimol.report._numbers import number
 
 RECORD = {
     "step": 10,

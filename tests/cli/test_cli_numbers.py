@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimol.cli.numbers import bar, duration, trend, with_spread
+from trimol.cli._cells import bar, duration, trend, with_spread
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from trimol.cli import plan
-from trimol.cli.failures import UsageError
+from trimol.cli._reporting import UsageError
 
 
 def test_text(capsys):

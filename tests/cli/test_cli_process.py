@@ -12,7 +12,7 @@ import pytest
 
 import trimol
 from trimol.cli import main
-from trimol.study import store
+from trimol.runs import store
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tyro.conf import Positional
 
 from trimol import methods
-from trimol.cli import hyperparameters
-from trimol.cli.failures import UsageError
-from trimol.cli.parse import parse, split_flags
-from trimol.cli.values import any_value, names, real_number, typed, whole_number
+from trimol.cli import _hyperparameters as hyperparameters
+from trimol.cli._parse import parse, split_flags
+from trimol.cli._reporting import UsageError
+from trimol.cli._values import any_value, names, real_number, typed, whole_number
 
 
 @given(st.integers(0, 10**12))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trimol.errors.bracket import Norm, Numbers, root
+from trimol.errors._bracket import Norm, Numbers, root
 
 
 def norm_of(vectors: Tensor, sizes: Tensor | None = None) -> Norm:

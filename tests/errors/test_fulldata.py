@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from trimol.errors.fulldata import full_data
+from trimol.errors._fulldata import full_data
 from trimol.gradients import jacobian
 
 exact = settings(derandomize=True, deadline=None, max_examples=40)

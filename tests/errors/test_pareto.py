@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from trimol.errors.pareto import combined, stationarity
+from trimol.errors._pareto import combined, stationarity
 
 exact = settings(derandomize=True, deadline=None, max_examples=60)
 

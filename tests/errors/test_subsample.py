@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset, WeightedRandomSampler
 
-from trimol.errors.subsample import subsample
+from trimol.errors._subsample import subsample
 
 DATA = TensorDataset(torch.arange(50.0))
 

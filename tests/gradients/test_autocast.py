@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from zoo import draw, several
 
 from trimol.gradients import Evidence, gramian, jacobian, product
-from trimol.gradients.autocast import no_autocast
+from trimol.gradients._autocast import no_autocast
 
 WEIGHTS = torch.linspace(0, 1, 5).softmax(0)
 

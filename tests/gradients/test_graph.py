@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from zoo import ZOO, several
 
-from trimol.gradients.graph import record
+from trimol.gradients._graph import record
 from trimol.gradients.losses import as_vector
 
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from zoo import several
 
-from trimol.gradients import hooks, product
-from trimol.gradients.graph import record
+from trimol.gradients import _hooks as hooks
+from trimol.gradients import product
+from trimol.gradients._graph import record
 
 
 def leaf(*shape: int) -> Tensor:

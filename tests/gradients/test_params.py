@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from trimol.gradients.params import checked, dense, trainable
+from trimol.gradients._params import checked, dense, trainable
 
 
 def test_an_iterable_becomes_a_list_without_repetitions() -> None:

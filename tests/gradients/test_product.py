@@ -16,9 +16,9 @@ from torch.utils.checkpoint import checkpoint
 from zoo import ZOO, Attention, Net, draw, several
 
 from trimol.gradients import product
-from trimol.gradients.graph import record
+from trimol.gradients._graph import record
+from trimol.gradients._product import Directional, directional, gradient
 from trimol.gradients.losses import as_vector
-from trimol.gradients.product import Directional, directional, gradient
 
 ROUTES = ("tangents", "double-vjp", "backwards")
 POSSIBLE = [(n, r) for n, c in ZOO.items() for r in ROUTES if r not in c.impossible]

@@ -11,7 +11,9 @@ import torch.multiprocessing as mp
 from torch import Tensor, nn
 from zoo import several
 
-from trimol.gradients import Evidence, gramian, jacobian, product, reduce, rows
+from trimol.gradients import Evidence, gramian, jacobian, product
+from trimol.gradients import _reduce as reduce
+from trimol.gradients import _rows as rows
 
 WORLD = 2
 WEIGHTS = torch.linspace(0, 1, 5, dtype=torch.float64).softmax(0)

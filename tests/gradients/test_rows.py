@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 from zoo import ZOO, draw, several
 
-from trimol.gradients import gramian, jacobian, rows
+from trimol.gradients import _rows as rows
+from trimol.gradients import gramian, jacobian
 from trimol.gradients.losses import as_vector
 
 

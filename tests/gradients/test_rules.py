@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trimol.gradients.graph import record
-from trimol.gradients.rules import RULES, SYMMETRIC, Unsupported, carry
-from trimol.gradients.tangents import push
+from trimol.gradients._graph import record
+from trimol.gradients._rules import RULES, SYMMETRIC, Unsupported, carry
+from trimol.gradients._tangents import push
 
 aten = torch.ops.aten
 Shape = tuple[int, ...]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trimol.gradients.scalar import attached, weighted
+from trimol.gradients._scalar import attached, weighted
 
 
 def leaf(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from zoo import several
 
-from trimol.gradients.graph import record
-from trimol.gradients.rules import Unsupported
-from trimol.gradients.tangents import push
+from trimol.gradients._graph import record
+from trimol.gradients._rules import Unsupported
+from trimol.gradients._tangents import push
 
 
 def leaf(*shape: int) -> Tensor:
@@ -170,7 +170,7 @@ def test_the_directions_are_not_changed() -> None:
 
 def test_a_tangent_is_released_once_it_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Along a chain, two tangents are alive at most (one being read, one being made)."""
-    from trimol.gradients import tangents
+    from trimol.gradients import _tangents as tangents
 
     alive: list[weakref.ref[Tensor]] = []
     most = 0

@@ -15,7 +15,7 @@ from trimol.testing import (
     network,
     run_in_processes,
 )
-from trimol.testing.problems import clear, flat_gradient, naive_jacobian
+from trimol.testing._problems import clear, flat_gradient, naive_jacobian
 
 aggregation = pytest.importorskip("torchjd.aggregation", reason="needs the extra 'torchjd'")
 

@@ -1,6 +1,6 @@
 """Small problems that the tests of methods share: those of the conformance kit."""
 
-from trimol.testing.problems import (
+from trimol.testing._problems import (
     Batch,
     TwoHeads,
     batch,

@@ -6,7 +6,7 @@ from problems import batch, flat_gradient, naive_jacobian, network
 from scipy.optimize import root
 
 import trimol
-from trimol.fairness import fair_weights
+from trimol.maths.fairness import fair_weights
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0])

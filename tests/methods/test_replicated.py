@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimol import methods
-from trimol.methods.replicated import Jacobians, replicated
+from trimol.methods._replicated import Jacobians, replicated
 
 M, D, STEPS = 3, 5, 12
 

@@ -6,7 +6,7 @@ from problems import batch, flat_gradient, naive_jacobian, network
 from scipy.optimize import lsq_linear
 
 import trimol
-from trimol import cone
+from trimol.maths import cone
 from trimol.methods.upgrad import upgrad_weights
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import torch
 
-from trimol.report import printed
-from trimol.study import files, results, store
-from trimol.study.config import RunConfig
+from trimol.report import _printed as printed
+from trimol.runs import _storage as files
+from trimol.runs import store
+from trimol.runs import study as results
+from trimol.runs.config import RunConfig
 
 HOSTILE = "<script>alert(1)</script>"
 OBJECTIVES = ("cross-entropy", "MSE", "Huber")

@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_samples import OBJECTIVES, compared, config, record, records, save
 
-from trimol.report import curves, interactive, printed
-from trimol.report.cosines import cosines
-from trimol.report.runs import comparisons
-from trimol.report.statistics import estimate
-from trimol.report.style import COLOURS, looks
-from trimol.report.triangle import AXES, Triangle, triangle
+from trimol.report import _curves as curves
+from trimol.report import _interactive as interactive
+from trimol.report import _printed as printed
+from trimol.report._cosines import cosines
+from trimol.report._means import estimate
+from trimol.report._runs import comparisons
+from trimol.report._style import COLOURS, looks
+from trimol.report._triangle import AXES, Triangle, triangle
 
 MANY = tuple(f"objective {i}" for i in range(12))
 

@@ -19,14 +19,14 @@ from report_samples import (
 )
 
 from trimol import report
-from trimol.cli.parse import parse, split_flags
+from trimol.cli._parse import parse, split_flags
 from trimol.cli.run import Options, configuration
-from trimol.report.commands import command
-from trimol.report.interactive import embedded
-from trimol.report.studies import measured_and_paper, pictures
-from trimol.study.config import configure
-from trimol.study.files import StoreError
-from trimol.study.results import Study, row
+from trimol.report._commands import command
+from trimol.report._interactive import embedded
+from trimol.report._studies_page import measured_and_paper, pictures
+from trimol.runs._storage import StoreError
+from trimol.runs.config import configure
+from trimol.runs.study import Study, row
 
 
 @pytest.fixture(autouse=True)

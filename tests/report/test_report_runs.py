@@ -5,7 +5,7 @@ import math
 import pytest
 from report_samples import OBJECTIVES, compared, config, record, records, save
 
-from trimol.report.runs import comparisons, last, trajectory
+from trimol.report._runs import comparisons, last, trajectory
 
 
 def test_runs_that_differ_in_their_seed_are_one_setting(tmp_path):

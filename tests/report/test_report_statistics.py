@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimol.report.statistics import estimate
-from trimol.study.statistics import interval
+from trimol.report._means import estimate
+from trimol.runs.statistics import interval
 
 finite = st.floats(-1e6, 1e6, allow_subnormal=False)  # whose halves are not rounded away
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from report_samples import OBJECTIVES, compared, config, record, records, save
 
-from trimol.report import summary
-from trimol.report.runs import comparisons
-from trimol.report.triangle import triangle
+from trimol.report import _summary as summary
+from trimol.report._runs import comparisons
+from trimol.report._triangle import triangle
 
 
 def ended(tmp_path, ends, **options):

@@ -14,7 +14,7 @@ from trimol import methods
 from trimol.data import split
 from trimol.tasks import Batch, Data, MultiTask, SingleInput
 from trimol.training import Run, assess, next_weights, start, train
-from trimol.training.checkpoint import restore, state
+from trimol.training._checkpoint import restore, state
 from trimol.training.stability import stability
 
 NAMES = [name for name in methods.names() if not methods.get(name).growth]

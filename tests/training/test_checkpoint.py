@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from trimol.tasks import Batch, Data, Task
 from trimol.training import Run, RunError, start, train
-from trimol.training.checkpoint import restore, state
+from trimol.training._checkpoint import restore, state
 
 
 class Noisy(Task):

@@ -9,14 +9,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from trimol.data import GrowingBatches
-from trimol.errors.stability import (
-    chosen_mean,
-    interval_of_chosen,
-    interval_of_mean,
-    largest_mean,
-)
+from trimol.errors._twins import chosen_mean, interval_of_chosen, interval_of_mean, largest_mean
+from trimol.paper.tasks.lower_bound import StabilityLowerBound
 from trimol.tasks import Data, Task, get
-from trimol.tasks.lower_bound import StabilityLowerBound
 from trimol.training import start, train
 from trimol.training.stability import stability
 

@@ -11,9 +11,11 @@ from importlib import import_module
 from typing import Protocol
 
 from trimol._extras import MissingExtra, require
+from trimol._registration import announced
 from trimol._version import __version__
 
-COMMANDS = ("run", "compare", "report", "reproduce", "plan", "methods", "tasks", "data")
+_OWN = ("run", "compare", "report", "plan", "methods", "tasks")
+COMMANDS = {**{name: f"trimol.cli.{name}" for name in _OWN}, **announced("COMMANDS")}
 
 
 class _Command(Protocol):
@@ -41,13 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MissingExtra as error:
         print(f"trimol: {error}", file=sys.stderr)
         return 1
-    from trimol.cli.failures import reported
+    from trimol.cli._reporting import reported
 
     return reported(lambda: _run(given))
 
 
 def _run(given: Sequence[str]) -> int:
-    from trimol.cli.failures import UsageError
+    from trimol.cli._reporting import UsageError
 
     name = given[0] if given else "--help"
     if name in ("-h", "--help", "help"):
@@ -62,7 +64,7 @@ def _run(given: Sequence[str]) -> int:
 
 
 def _command(name: str) -> _Command:
-    return import_module(f"trimol.cli.{name}")
+    return import_module(COMMANDS[name])
 
 
 def _help() -> str:

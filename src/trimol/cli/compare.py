@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from trimol.cli import epochs, hyperparameters
-from trimol.cli.compare_view import CompareView
-from trimol.cli.failures import UsageError, usage
-from trimol.cli.live import shown
+from trimol.cli import _epochs as epochs
+from trimol.cli import _hyperparameters as hyperparameters
+from trimol.cli._compare_view import CompareView
+from trimol.cli._live import shown
+from trimol.cli._outcome import samples_a_step, setting
+from trimol.cli._parse import pairs, parse, task_options
+from trimol.cli._reporting import UsageError, usage
+from trimol.cli._values import count, names, nonnegative, positive, typed, whole
 from trimol.cli.methods import checked_method
-from trimol.cli.parse import pairs, parse, task_options
-from trimol.cli.summary import samples_a_step, setting
-from trimol.cli.values import count, names, nonnegative, positive, typed, whole
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trimol.study import Comparison
+    from trimol.runs import Comparison
 
 STEPS = 500
 HOW_TO_READ = (
@@ -97,8 +98,8 @@ def _name(options: Options) -> str:
 
 def _compared(options: Options, steps: int, out: Path) -> "Comparison":
     """Run what is left to run, with progress shown."""
-    from trimol.study import compare
-    from trimol.study.pool import cores
+    from trimol.runs import compare
+    from trimol.runs._pool import cores
 
     rates, values = _settings(options)
     _check(options, steps, values)
@@ -133,7 +134,7 @@ def _compared(options: Options, steps: int, out: Path) -> "Comparison":
 
 def _check(options: Options, steps: int, values: Mapping[str, Mapping[str, Any]]) -> None:
     """What is wrong with a task, an option or a hyper-parameter is said before anything runs."""
-    from trimol.study.config import configure
+    from trimol.runs.config import configure
 
     given = task_options(options.option)
     with usage():
@@ -165,8 +166,8 @@ def _settings(options: Options) -> tuple[dict[str, float], dict[str, dict[str, A
 
 
 def _for_machines(found: "Comparison") -> dict[str, Any]:
-    from trimol.study import summarise
-    from trimol.study.results import Study
+    from trimol.runs import summarise
+    from trimol.runs.study import Study
 
     rows = [row.json() for row in summarise(found)]
     files = [str(run.path) for runs in found.runs.values() for run in runs]
@@ -176,8 +177,9 @@ def _for_machines(found: "Comparison") -> dict[str, Any]:
 def _show(found: "Comparison", options: Options, steps: int, out: Path) -> None:
     from rich.console import Console
 
-    from trimol.cli import findings, tables
-    from trimol.study import summarise
+    from trimol.cli import _findings as findings
+    from trimol.cli import _tables as tables
+    from trimol.runs import summarise
 
     console = Console(highlight=False, markup=False)
     rows, marked = summarise(found), findings.best(found)

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional
 
-from trimol.cli.failures import UsageError
-from trimol.cli.parse import parse
-from trimol.cli.values import typed
+from trimol.cli._parse import parse
+from trimol.cli._reporting import UsageError
+from trimol.cli._values import typed
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def checked_method(name: str) -> str:
 
 def _described(name: str) -> dict[str, Any]:
     from trimol import methods
-    from trimol.cli import hyperparameters
+    from trimol.cli import _hyperparameters as hyperparameters
 
     kind = methods.get(name)
     own = {p.name: p.default for p in hyperparameters.of(name).values()}

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional
 
-from trimol.cli.failures import UsageError, usage
-from trimol.cli.parse import parse
-from trimol.cli.values import real_number, typed, whole_number
+from trimol.cli._parse import parse
+from trimol.cli._reporting import UsageError, usage
+from trimol.cli._values import real_number, typed, whole_number
 from trimol.theory import Constants, Plan, plan
 from trimol.theory.orders import Exponent
 from trimol.theory.planning import Objective

@@ -8,9 +8,9 @@ from typing import Annotated
 
 from tyro.conf import Positional
 
-from trimol.cli.failures import UsageError
-from trimol.cli.parse import parse
-from trimol.cli.values import typed
+from trimol.cli._parse import parse
+from trimol.cli._reporting import UsageError
+from trimol.cli._values import typed
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from trimol.cli import epochs, hyperparameters, summary
-from trimol.cli.failures import usage
-from trimol.cli.live import shown
+from trimol.cli import _epochs as epochs
+from trimol.cli import _hyperparameters as hyperparameters
+from trimol.cli import _outcome as summary
+from trimol.cli._live import shown
+from trimol.cli._outcome import setting
+from trimol.cli._parse import parse, split_flags, task_options
+from trimol.cli._progress import Progress
+from trimol.cli._reporting import usage
+from trimol.cli._run_view import RunView
+from trimol.cli._values import count, nonnegative, positive, typed, whole
 from trimol.cli.methods import checked_method
-from trimol.cli.parse import parse, split_flags, task_options
-from trimol.cli.progress import Progress
-from trimol.cli.run_view import RunView
-from trimol.cli.summary import setting
-from trimol.cli.values import count, nonnegative, positive, typed, whole
 
 if TYPE_CHECKING:
-    from trimol.study.config import RunConfig
-    from trimol.study.store import StoredRun
+    from trimol.runs.config import RunConfig
+    from trimol.runs.store import StoredRun
     from trimol.training.records import Record
 
 STEPS = 1000
@@ -93,7 +95,7 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
         options: The command's own.
         flags: The method's hyper-parameters, as text.
     """
-    from trimol.study.config import configure
+    from trimol.runs.config import configure
 
     checked_method(options.method)
     taken = {field.name for field in fields(Options)}
@@ -120,14 +122,14 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
 
 
 def _folder_name(config: "RunConfig") -> str:
-    from trimol.study.compare import folder_name
+    from trimol.runs.comparison import folder_name
 
     return folder_name(config)
 
 
 def _executed(config: "RunConfig", folder: Path, options: Options) -> "StoredRun":
     """Run it, with its progress shown."""
-    from trimol.study import Interrupted, execute
+    from trimol.runs import Interrupted, execute
     from trimol.tasks import load
 
     progress = Progress(f"{config.task} with {config.method} ({setting(config)})", config.steps)
@@ -160,8 +162,8 @@ def _show(run: "StoredRun") -> None:
 
 def _for_machines(run: "StoredRun") -> dict[str, Any]:
     """The numbers at the end, as of a comparison of one method and one seed."""
-    from trimol.study import Comparison, summarise
-    from trimol.study.results import Study
+    from trimol.runs import Comparison, summarise
+    from trimol.runs.study import Study
 
     config = run.config
     rows = [row.json() for row in summarise(Comparison(config.task, {config.method: [run]}, []))]

@@ -4,7 +4,7 @@ import json as json_format
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trimol.cli.parse import parse
+from trimol.cli._parse import parse
 
 
 @dataclass(frozen=True)

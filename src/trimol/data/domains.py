@@ -12,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trimol.data.draws import whole_number
+from trimol._failures import BadType, BadValue
+from trimol.data._draws import whole_number
 from trimol.data.sampling import IndependentDraws, _permutation, _stream, _word
 
 
@@ -53,7 +54,7 @@ class Domains(IndependentDraws):
         self, domain: Tensor, batch_size: int, *, growth: float = 0.0, seed: int = 0
     ) -> None:
         if growth:
-            raise ValueError(
+            raise BadValue(
                 f"growth must be 0 with several domains, where growing batches are not defined, "
                 f"got {growth}"
             )
@@ -117,15 +118,15 @@ def _members(domain: Tensor) -> list[NDArray[np.int64]]:
     """The samples of each domain."""
     if not isinstance(domain, Tensor) or domain.dim() != 1 or domain.is_floating_point():
         found = tuple(domain.shape) if isinstance(domain, Tensor) else type(domain).__name__
-        raise TypeError(f"domain must be a 1-D tensor of whole numbers, got {found}")
+        raise BadType(f"domain must be a 1-D tensor of whole numbers, got {found}")
     if not len(domain):
-        raise ValueError("domain must not be empty, got a tensor of length 0")
+        raise BadValue("domain must not be empty, got a tensor of length 0")
     numbers = domain.cpu().numpy()
     least = whole_number("domain", numbers.min(), least=0)
     each = [np.flatnonzero(numbers == number) for number in range(least, numbers.max() + 1)]
     empty = 0 if least else next((n for n, own in enumerate(each) if not len(own)), None)
     if empty is not None:
-        raise ValueError(
+        raise BadValue(
             f"domain must number domains from 0 without a gap, got none of number {empty}"
         )
     return each

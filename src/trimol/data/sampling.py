@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from trimol.data.draws import sizes, whole_number
+from trimol._failures import BadType, BadValue
+from trimol.data._draws import sizes, whole_number
 
 _WORD = 2**64
 
@@ -87,10 +88,10 @@ class IndependentDraws(Sampler[list[int]]):
 
     def _check_budget(self) -> None:
         if self.batch_size < self.k:
-            raise ValueError(f"batch_size must be at least k={self.k}, got {self.batch_size}")
+            raise BadValue(f"batch_size must be at least k={self.k}, got {self.batch_size}")
         largest = sizes(self.batch_size, self.k)[0]
         if not self.replacement and largest > self.size:
-            raise ValueError(
+            raise BadValue(
                 f"batch_size={self.batch_size} needs {largest} distinct samples in each of "
                 f"k={self.k} draws, but data has {self.size}: make it smaller or set "
                 "replacement=True"
@@ -152,7 +153,7 @@ class IndependentDraws(Sampler[list[int]]):
 
     def __len__(self) -> int:
         if self.steps is None:
-            raise TypeError("an endless sampler has no length: give it steps")
+            raise BadType("an endless sampler has no length: give it steps")
         return self.steps
 
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
@@ -181,7 +182,7 @@ class IndependentDraws(Sampler[list[int]]):
         """
         for name, value in self._shape().items():
             if state[name] != value:
-                raise ValueError(
+                raise BadValue(
                     f"state was saved with {name}={state[name]}, this sampler has {name}={value}"
                 )
         self.step, self.seed = _word("step", state["step"]), _word("seed", state["seed"])
@@ -198,9 +199,9 @@ def _size(data: int | Sized) -> int:
         size = len(data)
     except TypeError as error:
         kind = type(data).__name__
-        raise TypeError(f"data must be a size or have a length, got {kind}") from error
+        raise BadType(f"data must be a size or have a length, got {kind}") from error
     if size == 0:
-        raise ValueError(f"data must not be empty, got a {type(data).__name__} of length 0")
+        raise BadValue(f"data must not be empty, got a {type(data).__name__} of length 0")
     return size
 
 
@@ -208,7 +209,7 @@ def _word(name: str, value: int) -> int:
     """Check a number that becomes one 64-bit word of the generator's key or counter."""
     value = whole_number(name, value, least=0)
     if value >= _WORD:
-        raise ValueError(f"{name} must be below 2**64, got {value}")
+        raise BadValue(f"{name} must be below 2**64, got {value}")
     return value
 
 

@@ -5,17 +5,17 @@
 - `conflict_over_runs`: the conflict of an algorithm, from several runs of it;
 - :mod:`~trimol.errors.pareto`: R_opt, R_pop, R_gen, the distances from Pareto stationarity;
 - :mod:`~trimol.errors.conflict`: E_ca and E_caw, the distances from conflict avoidance;
-- :mod:`~trimol.errors.fulldata`: exact mean gradients over a loader;
-- :mod:`~trimol.errors.subsample`: random batches of one;
-- :mod:`~trimol.errors.bracket`: bounds from a few batches;
-- :mod:`~trimol.errors.inputs`: what is to be measured, checked;
-- :mod:`~trimol.errors.stability`: uniform stability, estimated from twin runs.
+- :mod:`~trimol.errors._fulldata`: exact mean gradients over a loader;
+- :mod:`~trimol.errors._subsample`: random batches of one;
+- :mod:`~trimol.errors._bracket`: bounds from a few batches;
+- :mod:`~trimol.errors._inputs`: what is to be measured, checked;
+- :mod:`~trimol.errors._twins`: uniform stability, estimated from twin runs.
 """
 
-from trimol.errors.bracket import Bracket
-from trimol.errors.conflict import ConflictOverRuns, conflict_over_runs
-from trimol.errors.estimate import Estimate, estimate
-from trimol.errors.measure import Errors, measure
+from trimol.errors._bracket import Bracket
+from trimol.errors._conflict import ConflictOverRuns, conflict_over_runs
+from trimol.errors._estimate import Estimate, estimate
+from trimol.errors._measure import Errors, measure
 
 __all__ = [
     "Bracket",

@@ -6,9 +6,9 @@
 - :func:`observed`: the values of losses without a graph.
 """
 
+from trimol.gradients._product import product
+from trimol.gradients._rows import gramian, jacobian
 from trimol.gradients.evidence import Evidence, NonFinite, observed
 from trimol.gradients.losses import Losses
-from trimol.gradients.product import product
-from trimol.gradients.rows import gramian, jacobian
 
 __all__ = ["Evidence", "Losses", "NonFinite", "gramian", "jacobian", "observed", "product"]

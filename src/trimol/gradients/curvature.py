@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trimol.gradients.autocast import no_autocast
-from trimol.gradients.params import checked, dense, trainable
+from trimol._failures import BadValue
+from trimol.gradients._autocast import no_autocast
+from trimol.gradients._params import checked, dense, trainable
 
 # A Krylov space is used up when the next direction is this short, relative to the spectrum.
 _USED_UP = 1e-10
@@ -36,7 +37,7 @@ class Hessian:
 
     def __init__(self, loss: Tensor, params: Iterable[Tensor]) -> None:
         if loss.numel() != 1:
-            raise ValueError(f"loss must be a scalar, found shape {tuple(loss.shape)}")
+            raise BadValue(f"loss must be a scalar, found shape {tuple(loss.shape)}")
         self.params = trainable(checked(params))
         self.size = sum(p.numel() for p in self.params)
         with torch.enable_grad(), no_autocast():
@@ -46,7 +47,7 @@ class Hessian:
 
     def __matmul__(self, vector: Tensor) -> Tensor:
         if vector.shape != (self.size,):
-            raise ValueError(
+            raise BadValue(
                 f"vector must have {self.size} entries, one per parameter, found shape "
                 f"{tuple(vector.shape)}"
             )
@@ -120,7 +121,7 @@ def spectrum(
         differential and integral operators*, 1950.
     """
     if isinstance(products, bool) or not isinstance(products, int) or products < 1:
-        raise ValueError(f"products must be a whole number of at least 1, found {products!r}")
+        raise BadValue(f"products must be a whole number of at least 1, found {products!r}")
     basis = [_start(hessian, generator)]
     diagonal: list[float] = []
     beside: list[float] = []
@@ -128,7 +129,7 @@ def spectrum(
         image = hessian @ basis[-1]
         diagonal.append(float(image @ basis[-1]))
         if not math.isfinite(diagonal[-1]):
-            raise ValueError("loss must have a finite Hessian, found NaN or infinity in a product")
+            raise BadValue("loss must have a finite Hessian, found NaN or infinity in a product")
         for _ in range(2):  # once is not enough to be orthogonal to the last digit
             for vector in basis:
                 image -= (image @ vector) * vector

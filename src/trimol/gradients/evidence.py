@@ -12,14 +12,16 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from trimol.gradients import hooks, reduce
-from trimol.gradients.autocast import no_autocast
-from trimol.gradients.graph import Graph, record
+from trimol._failures import BadValue
+from trimol.gradients import _hooks as hooks
+from trimol.gradients import _reduce as reduce
+from trimol.gradients._autocast import no_autocast
+from trimol.gradients._graph import Graph, record
+from trimol.gradients._params import trainable
+from trimol.gradients._product import directional, gradient
+from trimol.gradients._rows import gram, gramian, jacobian, own_gramian
+from trimol.gradients._scalar import attached, weighted
 from trimol.gradients.losses import Losses, as_vector, origins, starts
-from trimol.gradients.params import trainable
-from trimol.gradients.product import directional, gradient
-from trimol.gradients.rows import gram, gramian, jacobian, own_gramian
-from trimol.gradients.scalar import attached, weighted
 
 
 class NonFinite(ArithmeticError):
@@ -199,7 +201,7 @@ def _finite(evidence: Tensor) -> Tensor:
 def _check_lengths(draws: Sequence[Tensor], objectives: int) -> None:
     for i, vector in enumerate(draws):
         if len(vector) != objectives:
-            raise ValueError(
+            raise BadValue(
                 f"losses (draw {i + 1}) must have {objectives} entries, one per objective, found "
                 f"{len(vector)}"
             )
@@ -211,7 +213,7 @@ def _check_distinct(draws: Sequence[Tensor]) -> None:
     for i, j in combinations(range(len(found)), 2):
         # Rows of one tensor, computed for all draws at once, share their origin, not their values.
         if found[i] == found[j] and torch.equal(draws[i].sort().values, draws[j].sort().values):
-            raise ValueError(
+            raise BadValue(
                 f"losses (draw {i + 1}) and losses (draw {j + 1}) are the same losses: each draw "
                 "must be computed from a batch of its own"
             )
@@ -225,7 +227,7 @@ def _check_reach(vector: Tensor, graph: Graph, given: str = "parameters") -> Non
     else:
         unreached = [m for m, e in enumerate(own) if e is None or e.node not in graph.active]
     if unreached:
-        raise ValueError(
+        raise BadValue(
             f"objective {unreached[0]} reaches none of the given {given}: its loss does not "
             "depend on them (detached? computed by another model, or in another forward pass?)"
         )

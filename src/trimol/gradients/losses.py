@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
+from trimol._failures import BadType, BadValue
+
 Losses = Tensor | Sequence[Tensor]
 
 
@@ -19,14 +21,14 @@ def as_vector(losses: Losses, name: str = "losses", *, graph: bool = True) -> Te
     """
     vector = losses if isinstance(losses, Tensor) else _stacked(losses, name)
     if vector.dim() != 1 or not len(vector):
-        raise ValueError(
+        raise BadValue(
             f"{name} must be a 1-D tensor with one entry per objective (or a sequence of scalar "
             f"tensors), found shape {tuple(vector.shape)}"
         )
     if not vector.is_floating_point():
-        raise TypeError(f"{name} must be floating point, found {vector.dtype}")
+        raise BadType(f"{name} must be floating point, found {vector.dtype}")
     if graph and not vector.requires_grad:
-        raise ValueError(
+        raise BadValue(
             f"{name} must require grad: no graph leads from it to the parameters (was it detached, "
             "or computed under torch.no_grad()?)"
         )
@@ -35,18 +37,18 @@ def as_vector(losses: Losses, name: str = "losses", *, graph: bool = True) -> Te
 
 def _stacked(losses: Sequence[Tensor], name: str) -> Tensor:
     if isinstance(losses, Mapping):
-        raise TypeError(
+        raise BadType(
             f"{name} must be a 1-D tensor or a sequence of scalar tensors, found a mapping: pass "
             "list(losses.values())"
         )
     entries = list(losses)
     for m, entry in enumerate(entries):
         if not isinstance(entry, Tensor):
-            raise TypeError(f"{name}[{m}] must be a scalar tensor, found {type(entry).__name__}")
+            raise BadType(f"{name}[{m}] must be a scalar tensor, found {type(entry).__name__}")
         if entry.numel() != 1:
-            raise ValueError(f"{name}[{m}] must be a scalar, found shape {tuple(entry.shape)}")
+            raise BadValue(f"{name}[{m}] must be a scalar, found shape {tuple(entry.shape)}")
     if not entries:
-        raise ValueError(f"{name} must hold at least one loss, found an empty sequence")
+        raise BadValue(f"{name} must hold at least one loss, found an empty sequence")
     return torch.stack([entry.reshape(()) for entry in entries])
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from trimol._extras import require
+from trimol._failures import BadType, BadValue
 from trimol.gradients import Evidence, NonFinite
 from trimol.integrations._capture import Capture, put
 from trimol.methods import Method
@@ -89,7 +90,7 @@ class TorchJD(Method):
         self.needs = _NEEDS[self.of]  # type: ignore[misc]  # of this guest, not of the class
         self.draws = _checked_draws(draws, self.of)
         if self.of == "direction" and every != 1:
-            raise ValueError(
+            raise BadValue(
                 f"every must be 1 with {type(found).__name__}, which gives directions and no "
                 f"weights to keep, found {every}"
             )
@@ -165,7 +166,7 @@ class TorchJD(Method):
 def _named(theirs: Any, name: str) -> nn.Module:
     kinds = [n for n in theirs.__all__ if n not in ("Aggregator", "Weighting")]
     if name not in kinds:
-        raise ValueError(f"guest must be one of {', '.join(kinds)}, found {name!r}")
+        raise BadValue(f"guest must be one of {', '.join(kinds)}, found {name!r}")
     found: nn.Module = getattr(theirs, name)()
     return found
 
@@ -174,7 +175,7 @@ def _understood(theirs: Any, guest: nn.Module, of: Of | None) -> tuple[Of, str]:
     """What the guest is to be shown, and the attribute of it that gives weights ("": itself)."""
     if isinstance(guest, theirs.Aggregator):
         if of is not None:
-            raise ValueError(f"of must be None: an aggregator takes the Jacobian, found {of!r}")
+            raise BadValue(f"of must be None: an aggregator takes the Jacobian, found {of!r}")
         own = type(guest).forward
         if own is not theirs.WeightedAggregator.forward:
             return "direction", ""
@@ -182,9 +183,9 @@ def _understood(theirs: Any, guest: nn.Module, of: Of | None) -> tuple[Of, str]:
         return ("gramian", "gramian_weighting") if by_gramian else ("jacobian", "weighting")
     if not isinstance(guest, theirs.Weighting):
         kind = type(guest).__name__
-        raise TypeError(f"guest must be a TorchJD Aggregator or Weighting, found {kind}")
+        raise BadType(f"guest must be a TorchJD Aggregator or Weighting, found {kind}")
     if of not in (None, "gramian", "jacobian", "pair"):
-        raise ValueError(f"of must be 'gramian', 'jacobian' or 'pair', found {of!r}")
+        raise BadValue(f"of must be 'gramian', 'jacobian' or 'pair', found {of!r}")
     return of or _told(theirs, guest), ""
 
 
@@ -200,13 +201,13 @@ def _told(theirs: Any, weighting: nn.Module) -> Of:
     if isinstance(weighting, (bases._MatrixWeighting, bases._Composition)):
         return "jacobian"
     kind = type(weighting).__name__
-    raise ValueError(f"of must say what {kind} takes: 'gramian', 'jacobian' or 'pair', found None")
+    raise BadValue(f"of must say what {kind} takes: 'gramian', 'jacobian' or 'pair', found None")
 
 
 def _checked_draws(draws: int | None, of: Of) -> int:
     allowed = (2, 3) if of == "pair" else (1,)
     if draws is not None and draws not in allowed:
-        raise ValueError(f"draws must be {' or '.join(map(str, allowed))}, found {draws!r}")
+        raise BadValue(f"draws must be {' or '.join(map(str, allowed))}, found {draws!r}")
     return allowed[0] if draws is None else draws
 
 

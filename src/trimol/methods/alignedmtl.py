@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trimol import simplex
+from trimol._failures import BadValue
+from trimol.maths import simplex
 from trimol.methods import checks
-from trimol.methods.gramian import GramianMethod
+from trimol.methods._gramian import GramianMethod
 
 ScaleMode = Literal["min", "median", "rmse"]
 
@@ -88,7 +89,7 @@ class AlignedMTL(GramianMethod):
     ) -> None:
         super().__init__(params, objectives, weights=weights, every=every, chunk=chunk)
         if scale_mode not in get_args(ScaleMode):
-            raise ValueError(f"scale_mode must be min, median or rmse, found {scale_mode!r}")
+            raise BadValue(f"scale_mode must be min, median or rmse, found {scale_mode!r}")
         self.preference = checks.simplex(preference, objectives, "preference")
         self.scale_mode: ScaleMode = scale_mode
 

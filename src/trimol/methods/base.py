@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
+from trimol._failures import BadValue
 from trimol.gradients import Evidence, Losses, NonFinite
-from trimol.gradients.params import checked
+from trimol.gradients._params import checked
 from trimol.methods import checks
 
 if TYPE_CHECKING:
-    from trimol.methods.replicated import Replicated, ReplicatedEvidence
+    from trimol.methods._replicated import Replicated, ReplicatedEvidence
 
 Needs = Literal["nothing", "losses", "gramian", "product", "jacobian"]
 
@@ -119,7 +120,7 @@ class Method(nn.Module):
 
     @classmethod
     def weigh_replicas(cls, replicas: "Replicated", evidence: "ReplicatedEvidence") -> Tensor:
-        """New weights of many runs at once, R × M (:mod:`trimol.methods.replicated`)."""
+        """New weights of many runs at once, R × M (:mod:`trimol.methods._replicated`)."""
         raise NotImplementedError(f"{cls.__name__} does not say how its replicas step together")
 
     @classmethod
@@ -194,7 +195,7 @@ class Method(nn.Module):
     def _check_count(self, found: int, due: bool) -> None:
         allowed = {self.draws} if due else {1, self.draws}
         if found not in allowed:
-            raise ValueError(
+            raise BadValue(
                 f"{type(self).__name__} takes {self.draws} loss vector"
                 f"{'s, one per independent batch' if self.draws > 1 else ''}, found {found}"
             )

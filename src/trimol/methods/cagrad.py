@@ -10,9 +10,9 @@ import scipy  # its submodules load when first used, which keeps the import shor
 import torch
 from torch import Tensor
 
-from trimol import cone, simplex
+from trimol.maths import cone, simplex
 from trimol.methods import checks
-from trimol.methods.gramian import GramianMethod
+from trimol.methods._gramian import GramianMethod
 
 _ROUNDING = 1e-14  # relative to the error of evaluating the optimality conditions
 _Array = npt.NDArray[np.float64]

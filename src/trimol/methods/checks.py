@@ -6,39 +6,41 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from trimol._failures import BadValue
+
 
 def count(name: str, value: int) -> int:
     """A whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, found {value!r}")
+        raise BadValue(f"{name} must be a whole number of at least 1, found {value!r}")
     return value
 
 
 def seed(value: int) -> int:
     """A whole number of at least 0, the seed of a method's own random numbers."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"seed must be a whole number of at least 0, found {value!r}")
+        raise BadValue(f"seed must be a whole number of at least 0, found {value!r}")
     return value
 
 
 def nonnegative(name: str, value: float) -> float:
     """A finite number of at least 0."""
     if not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-        raise ValueError(f"{name} must be a finite number of at least 0, found {value!r}")
+        raise BadValue(f"{name} must be a finite number of at least 0, found {value!r}")
     return float(value)
 
 
 def fraction(name: str, value: float) -> float:
     """A number from 0 to 1."""
     if not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise ValueError(f"{name} must be a number from 0 to 1, found {value!r}")
+        raise BadValue(f"{name} must be a number from 0 to 1, found {value!r}")
     return float(value)
 
 
 def positive(name: str, value: float) -> float:
     """A finite number above 0."""
     if not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
-        raise ValueError(f"{name} must be a finite number above 0, found {value!r}")
+        raise BadValue(f"{name} must be a finite number above 0, found {value!r}")
     return float(value)
 
 
@@ -46,12 +48,12 @@ def vector(name: str, value: Tensor | Sequence[float], objectives: int) -> Tenso
     """Finite numbers, one per objective, in float64."""
     found = torch.as_tensor(value, dtype=torch.float64).detach().cpu().clone()
     if found.shape != (objectives,):
-        raise ValueError(
+        raise BadValue(
             f"{name} must have {objectives} entries, one per objective, found shape "
             f"{tuple(found.shape)}"
         )
     if not found.isfinite().all():
-        raise ValueError(f"{name} must be finite, found {found.tolist()}")
+        raise BadValue(f"{name} must be finite, found {found.tolist()}")
     return found
 
 
@@ -64,7 +66,7 @@ def weights(
         return torch.full((objectives,), 1 / objectives, dtype=torch.float64)
     found = vector(name, value, objectives)
     if (found < 0).any() or not found.any():
-        raise ValueError(
+        raise BadValue(
             f"{name} must be finite, at least 0 and not all zero, found {found.tolist()}"
         )
     return found
@@ -76,7 +78,7 @@ def simplex(
     """Weights as :func:`weights`, that sum to one (to rounding, which is then removed)."""
     found = weights(value, objectives, name)
     if abs(found.sum().item() - 1) > 1e-6:
-        raise ValueError(f"{name} must sum to 1, found a sum of {found.sum().item():g}")
+        raise BadValue(f"{name} must sum to 1, found a sum of {found.sum().item():g}")
     return found / found.sum()
 
 
@@ -84,7 +86,7 @@ def bounds(value: Mapping[int, float], objectives: int) -> dict[int, float]:
     """A finite bound for some of the objectives, by their number."""
     for m, bound in value.items():
         if isinstance(m, bool) or not isinstance(m, int) or not 0 <= m < objectives:
-            raise ValueError(f"bounds must be of objectives 0 to {objectives - 1}, found {m!r}")
+            raise BadValue(f"bounds must be of objectives 0 to {objectives - 1}, found {m!r}")
         if not isinstance(bound, (int, float)) or not math.isfinite(bound):
-            raise ValueError(f"bounds[{m}] must be a finite number, found {bound!r}")
+            raise BadValue(f"bounds[{m}] must be a finite number, found {bound!r}")
     return {m: float(bound) for m, bound in value.items()}

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, ClassVar
 from torch import Tensor
 
 from trimol.methods import checks
-from trimol.methods.gramian import GramianMethod
+from trimol.methods._gramian import GramianMethod
 from trimol.methods.mgda import mgda_weights, mgda_weights_of_all
 
 if TYPE_CHECKING:
-    from trimol.methods.replicated import Replicated, ReplicatedEvidence
+    from trimol.methods._replicated import Replicated, ReplicatedEvidence
 
 
 def crmogm_step(weights: Tensor, found: Tensor, alpha: float | Tensor) -> Tensor:

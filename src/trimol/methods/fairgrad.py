@@ -5,9 +5,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from trimol.fairness import fair_weights
+from trimol.maths.fairness import fair_weights
 from trimol.methods import checks
-from trimol.methods.gramian import GramianMethod
+from trimol.methods._gramian import GramianMethod
 
 
 class FairGrad(GramianMethod):

@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from trimol._failures import BadValue
 from trimol.gradients import Evidence, Losses, observed
 from trimol.methods import checks
 from trimol.methods.base import Method, Needs
@@ -161,7 +162,7 @@ class FAMO(Method):
         above = losses.to(self.weights) - self.min_losses.to(self.weights)
         if (above < 0).any():
             m = int(above.argmin())
-            raise ValueError(
+            raise BadValue(
                 f"losses must be at least min_losses, since FAMO takes their logarithm, found "
                 f"{losses[m].item():g} for objective {m}, below {self.min_losses[m].item():g}"
             )

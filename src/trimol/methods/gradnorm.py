@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from trimol._failures import BadValue
 from trimol.gradients import Evidence, NonFinite
 from trimol.methods import checks
 from trimol.methods.base import Method, Needs
@@ -109,7 +110,7 @@ class GradNorm(Method):
         norms = evidence.gramian(of=self.layer).to(self.weights).diagonal().clamp_min(0).sqrt()
         losses = evidence.values().to(self.weights)
         if (losses < 0).any():
-            raise ValueError(f"losses must not be negative, found {losses.tolist()}")
+            raise BadValue(f"losses must not be negative, found {losses.tolist()}")
         initial = self.initial if self.initial.any() else _positive("the first losses", losses)
         moved = gradnorm_step(self.weights, norms, losses / initial, self.alpha, self.lr)
         if not moved.isfinite().all():
@@ -129,5 +130,5 @@ class GradNorm(Method):
 
 def _positive(name: str, losses: Tensor) -> Tensor:
     if not (losses > 0).all():
-        raise ValueError(f"{name} must be above 0, found {losses.tolist()}")
+        raise BadValue(f"{name} must be above 0, found {losses.tolist()}")
     return losses

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trimol import simplex
-from trimol.methods.gramian import GramianMethod
+from trimol.maths import simplex
+from trimol.methods._gramian import GramianMethod
 
 
 def imtlg_weights(gramian: Tensor) -> Tensor:

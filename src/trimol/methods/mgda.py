@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
-from trimol import simplex
+from trimol.maths import simplex
 from trimol.methods import checks
-from trimol.methods.gramian import GramianMethod
+from trimol.methods._gramian import GramianMethod
 
 if TYPE_CHECKING:
-    from trimol.methods.replicated import Replicated, ReplicatedEvidence
+    from trimol.methods._replicated import Replicated, ReplicatedEvidence
 
 
 def mgda_weights(gramian: Tensor, rho: float = 0.0) -> Tensor:

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from trimol._failures import BadType, BadValue
 from trimol.gradients import Evidence, Losses
 from trimol.methods.base import Method, Needs
 from trimol.methods.mgda import mgda_weights
@@ -98,13 +99,13 @@ def _checked(representation: Representation | None) -> list[Tensor] | None:
         return None
     tensors = [representation] if isinstance(representation, Tensor) else list(representation)
     if not tensors:
-        raise ValueError("representation must hold at least one tensor, found none")
+        raise BadValue("representation must hold at least one tensor, found none")
     for i, tensor in enumerate(tensors):
         if not isinstance(tensor, Tensor):
             kind = type(tensor).__name__
-            raise TypeError(f"representation must hold tensors, found {kind} at place {i}")
+            raise BadType(f"representation must hold tensors, found {kind} at place {i}")
         if not tensor.requires_grad:
-            raise ValueError(
+            raise BadValue(
                 "representation must require grad: it is the tensor that the losses were computed "
                 f"from, found one without a graph at place {i}"
             )

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import torch
 from torch import Tensor
 
-from trimol import simplex
 from trimol.gradients import Evidence, NonFinite
-from trimol.gradients.rows import gram
+from trimol.gradients._rows import gram
+from trimol.maths import simplex
 from trimol.methods import checks
 from trimol.methods.base import Method, Needs
 from trimol.methods.mgda import mgda_weights, mgda_weights_of_all
 
 if TYPE_CHECKING:
-    from trimol.methods.replicated import Replicated, ReplicatedEvidence
+    from trimol.methods._replicated import Replicated, ReplicatedEvidence
 
 
 def moco_step(

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
-from trimol import simplex
+from trimol._failures import BadValue
 from trimol.gradients import Evidence
+from trimol.maths import simplex
 from trimol.methods import checks
 from trimol.methods.base import Method, Needs
 
 if TYPE_CHECKING:
-    from trimol.methods.replicated import Replicated, ReplicatedEvidence
+    from trimol.methods._replicated import Replicated, ReplicatedEvidence
 
 
 def modo_step(
@@ -89,9 +90,9 @@ class MoDo(Method):
             params, objectives, weights=checks.simplex(weights, objectives), every=every
         )
         if draws not in (2, 3):
-            raise ValueError(f"draws must be 2 or 3, found {draws!r}")
+            raise BadValue(f"draws must be 2 or 3, found {draws!r}")
         if simultaneous and draws == 3:
-            raise ValueError(
+            raise BadValue(
                 "simultaneous must be False with draws=3: x moves on the third batch, whose "
                 "gradient the product does not give"
             )

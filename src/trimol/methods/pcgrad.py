@@ -8,9 +8,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from trimol import simplex
+from trimol.maths import simplex
 from trimol.methods import checks
-from trimol.methods.gramian import GramianMethod
+from trimol.methods._gramian import GramianMethod
 
 
 def pcgrad_weights(gramian: Tensor, order: npt.NDArray[np.int64]) -> Tensor:

@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from trimol import box
 from trimol.gradients import Evidence
+from trimol.maths import box
 from trimol.methods import checks
 from trimol.methods.base import Method, Needs
 

@@ -9,6 +9,7 @@ import torch
 from numpy.random import Philox
 from torch import Tensor
 
+from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.methods import checks
 from trimol.methods.base import Method, Needs
@@ -72,7 +73,7 @@ class RGW(Method):
         super().__init__(params, objectives, every=every)
         self._seed = checks.seed(seed)
         if seed >= 2**63:
-            raise ValueError(f"seed must be below 2**63, found {seed}")
+            raise BadValue(f"seed must be below 2**63, found {seed}")
         self.register_buffer("seed", torch.tensor(self._seed))
 
     def weigh(self, evidence: Evidence) -> Tensor:

@@ -5,8 +5,8 @@ from typing import ClassVar, Self
 
 from torch import Tensor
 
-from trimol import simplex
 from trimol.gradients import Evidence
+from trimol.maths import simplex
 from trimol.methods import checks
 from trimol.methods.base import Method, Needs
 

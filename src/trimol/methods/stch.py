@@ -6,6 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.methods import checks
 from trimol.methods.base import Method, Needs
@@ -78,7 +79,7 @@ class STCH(Method):
         ones, zeros = [1.0] * objectives, [0.0] * objectives
         self.prefer = checks.vector("prefer", ones if prefer is None else prefer, objectives)
         if not (self.prefer > 0).all():
-            raise ValueError(f"prefer must be above 0, found {self.prefer.tolist()}")
+            raise BadValue(f"prefer must be above 0, found {self.prefer.tolist()}")
         self.ideal = checks.vector("ideal", zeros if ideal is None else ideal, objectives)
 
     def weigh(self, evidence: Evidence) -> Tensor:

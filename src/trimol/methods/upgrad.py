@@ -5,8 +5,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from trimol import cone, simplex
-from trimol.methods.gramian import GramianMethod
+from trimol.maths import cone, simplex
+from trimol.methods._gramian import GramianMethod
 
 
 def upgrad_weights(gramian: Tensor) -> Tensor:
@@ -25,7 +25,7 @@ class UPGrad(GramianMethod):
     with :math:`g_i = \nabla f_{z,i}(x_t)`. :math:`\Pi(g_i) = g_i + \sum_j v_{ij} g_j` with
     :math:`v_i \ge 0`, so the weights are :math:`\lambda_j = \frac1M (1 + \sum_i v_{ij})`: they sum
     to one only where nothing conflicts, and then the step is plain training. Each of the M small
-    quadratic problems is solved exactly (:mod:`trimol.cone`). One backward per objective.
+    quadratic problems is solved exactly (:mod:`trimol.maths.cone`). One backward per objective.
 
     Args:
         params: The parameters that the method weighs.

@@ -6,6 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.methods import checks
 from trimol.methods.base import Method, Needs
@@ -75,7 +76,7 @@ class UW(Method):
         super().__init__(params, objectives, weights=weights, every=every)
         self.lr = checks.nonnegative("lr", lr)
         if not self.weights.all():
-            raise ValueError(f"weights must be above 0, found {self.weights.tolist()}")
+            raise BadValue(f"weights must be above 0, found {self.weights.tolist()}")
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """½ exp(−s) after the gradient step on s."""

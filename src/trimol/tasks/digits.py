@@ -8,9 +8,10 @@ import torch
 from torch import nn
 
 from trimol._extras import require
-from trimol.data.draws import whole_number
-from trimol.tasks.base import Data, Settings
-from trimol.tasks.classifier import CLASSES, Classifier, parts
+from trimol._failures import BadValue
+from trimol.data._draws import whole_number
+from trimol.tasks._classifier import CLASSES, Classifier, parts
+from trimol.tasks.task import Data, Settings
 
 IMAGES = 1797
 PIXELS = 64
@@ -75,7 +76,7 @@ class Digits(Classifier):
         self.validation = whole_number("validation", validation, least=0)
         self.seed = seed
         if test + validation >= IMAGES:
-            raise ValueError(
+            raise BadValue(
                 f"test + validation must be below {IMAGES}, the number of images, found "
                 f"{test + validation}"
             )

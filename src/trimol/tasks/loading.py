@@ -11,11 +11,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from trimol.tasks.base import Task
-from trimol.tasks.registry import get, names
+from trimol._failures import BadValue
+from trimol.tasks._catalogue import get, names
+from trimol.tasks.task import Task
 
 
-class TaskError(ValueError):
+class TaskError(BadValue):
     """A task that cannot be found or made; the message is one line."""
 
 

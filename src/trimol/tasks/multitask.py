@@ -15,8 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn import Parameter
 
+from trimol._failures import BadType, BadValue
 from trimol.data import Domains, IndependentDraws
-from trimol.tasks.base import Batch, Better, Data, Task
+from trimol.tasks.task import Batch, Better, Data, Task
 
 
 class MultiTask(nn.Module):
@@ -79,7 +80,7 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
         tensor(0., grad_fn=<DivBackward0>)
     """
     if mask.dtype != torch.bool:
-        raise TypeError(f"mask must be of booleans, found {mask.dtype}")
+        raise BadType(f"mask must be of booleans, found {mask.dtype}")
     kept = mask.expand_as(values)
     return torch.where(kept, values, 0).sum() / kept.sum().clamp_min(1)
 
@@ -98,10 +99,10 @@ def concatenated(parts: Sequence[tuple[Tensor, Tensor]]) -> Batch:
         (tensor([0, 1, 4]), tensor([0, 0, 1]))
     """
     if not parts:
-        raise ValueError("parts must hold the data of at least one objective, found none")
+        raise BadValue("parts must hold the data of at least one objective, found none")
     for number, (x, y) in enumerate(parts):
         if len(x) != len(y):
-            raise ValueError(
+            raise BadValue(
                 f"parts must hold as many inputs as labels, found {len(x)} and {len(y)} in part "
                 f"{number}"
             )
@@ -124,7 +125,7 @@ class _TrunkAndHeads(Task):
         if only is None:
             return
         if only not in self.objectives:
-            raise ValueError(f"only must be one of {', '.join(self.objectives)}, found {only!r}")
+            raise BadValue(f"only must be one of {', '.join(self.objectives)}, found {only!r}")
         self.objectives = (only,)
         self.goals = {name: own for name, own in self.goals.items() if name == only}
 
@@ -197,7 +198,7 @@ class MultiInput(_TrunkAndHeads):
     def loss(self, output: Any, y: Tensor) -> Tensor:
         """The loss of each sample of one domain, from its head's output: cross-entropy."""
         if y.dim() != 1 or y.is_floating_point():
-            raise ValueError(
+            raise BadValue(
                 "labels must be the number of a class for each sample (or override loss), found "
                 f"{y.dtype} of shape {tuple(y.shape)}"
             )
@@ -240,7 +241,7 @@ class MultiInput(_TrunkAndHeads):
         for name in self.objectives:
             total, count = sums[name].tolist()
             if not count:
-                raise ValueError(f"data must have samples of {name!r} to measure, found none")
+                raise BadValue(f"data must have samples of {name!r} to measure, found none")
             found[self._metric(name)] = total / count
         return found
 
@@ -265,7 +266,7 @@ class MultiInput(_TrunkAndHeads):
         present = self.counts(data.train)
         for name, count in zip(self.objectives, present.tolist(), strict=True):
             if not count:
-                raise ValueError(f"train must have samples of {name!r}, found none")
+                raise BadValue(f"train must have samples of {name!r}, found none")
         return Domains(data.train[2], batch_size, growth=growth, seed=seed)
 
     def _metric(self, objective: str) -> str:
@@ -358,7 +359,7 @@ class SingleInput(_TrunkAndHeads):
         found = {}
         for metric, (total, count) in ((name, pair.tolist()) for name, pair in sums.items()):
             if not count:
-                raise ValueError(f"data must have labels to measure {metric!r}, found none")
+                raise BadValue(f"data must have labels to measure {metric!r}, found none")
             found[metric] = total / count
         return found
 
@@ -390,7 +391,7 @@ def _headless(objective: str, found: Iterable[str]) -> ValueError:
 def _one_each(values: Tensor, shape: torch.Size, what: str) -> Tensor:
     """A number for each sample (or pixel), neither their mean nor a table of all with all."""
     if values.shape != shape:
-        raise ValueError(
+        raise BadValue(
             f"{what} must be a number for each sample, of shape {tuple(shape)}, found "
             f"{tuple(values.shape)}"
         )
@@ -413,5 +414,5 @@ def _nothing(model: MultiTask, objective: str) -> Tensor:
 
 def _multitask(model: nn.Module) -> MultiTask:
     if not isinstance(model, MultiTask):
-        raise TypeError(f"model must be a MultiTask, found {type(model).__name__}")
+        raise BadType(f"model must be a MultiTask, found {type(model).__name__}")
     return model

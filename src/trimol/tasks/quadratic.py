@@ -16,10 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trimol import simplex
-from trimol.data.draws import whole_number
-from trimol.tasks.base import Batch, Data, Settings, Task
-from trimol.tasks.point import Point, row_of_numbers
+from trimol._failures import BadValue
+from trimol.data._draws import whole_number
+from trimol.maths import simplex
+from trimol.tasks._point import Point, row_of_numbers
+from trimol.tasks.task import Batch, Data, Settings, Task
 
 Law = Literal["normal", "uniform"]
 
@@ -80,11 +81,11 @@ class Quadratic(Task):
         self.b1 = row_of_numbers("b1", b1)
         self.b2 = row_of_numbers("b2", b2, length=len(self.b1))
         if not (self.b1 > 0).all():
-            raise ValueError(f"b1 must be positive, found {self.b1.tolist()}")
+            raise BadValue(f"b1 must be positive, found {self.b1.tolist()}")
         if not 0 <= std < math.inf:
-            raise ValueError(f"std must be finite and at least 0, found {std}")
+            raise BadValue(f"std must be finite and at least 0, found {std}")
         if law not in ("normal", "uniform"):
-            raise ValueError(f"law must be normal or uniform, found {law!r}")
+            raise BadValue(f"law must be normal or uniform, found {law!r}")
         self.matrix = _matrix(eigenvalues, self.dimension)
         self.mean, self.std, self.law, self.seed = float(mean), float(std), law, seed
         self.start = torch.full((self.dimension,), float(start), dtype=torch.float64)
@@ -201,10 +202,10 @@ def _matrix(given: object, dimension: int) -> Tensor:
     if found.dim() == 1:
         found = torch.diag(found)
     if found.shape != (dimension, dimension):
-        raise ValueError(
+        raise BadValue(
             f"eigenvalues must be {dimension} numbers or a {dimension} × {dimension} matrix, found "
             f"shape {tuple(found.shape)}"
         )
     if not torch.allclose(found, found.T) or not torch.linalg.eigvalsh(found)[0] > 0:
-        raise ValueError("eigenvalues must be those of a symmetric positive definite matrix")
+        raise BadValue("eigenvalues must be those of a symmetric positive definite matrix")
     return found

@@ -12,7 +12,7 @@ For your own method, in a test file of yours::
         check(MINE)
 """
 
-from trimol.testing.directions import (
+from trimol.testing._directions import (
     assert_direction_does_not_conflict,
     assert_direction_is_the_weighted_gradient,
     assert_one_objective_of_any_size,
@@ -22,25 +22,28 @@ from trimol.testing.directions import (
     assert_stationary_points_are_kept,
     assert_weights_are_as_promised,
 )
-from trimol.testing.distributed import assert_two_processes_equal_the_joined_batch, run_in_processes
-from trimol.testing.inputs import Input, inputs
-from trimol.testing.precision import (
+from trimol.testing._distributed import (
+    assert_two_processes_equal_the_joined_batch,
+    run_in_processes,
+)
+from trimol.testing._inputs_nasty import Input, inputs
+from trimol.testing._precision import (
     assert_a_step_that_is_not_finite_never_enters_the_weights,
     assert_bf16_autocast,
     assert_bf16_parameters,
     assert_grad_scaler_sees_the_scaled_direction,
     assert_one_draw_that_is_not_finite_is_enough,
 )
-from trimol.testing.problems import Linear, Step, TwoHeads, batch, network
-from trimol.testing.row import Row
-from trimol.testing.state import (
+from trimol.testing._problems import Linear, Step, TwoHeads, batch, network
+from trimol.testing._row import Row
+from trimol.testing._state import (
     assert_is_a_module_that_copies_and_prints,
     assert_moving_keeps_the_weights_in_float64,
     assert_reset_is_a_new_instance,
     assert_state_holds_no_model_parameters,
     assert_state_resumes_bit_for_bit,
 )
-from trimol.testing.steps import (
+from trimol.testing._steps import (
     assert_a_sequence_of_scalars_is_a_vector,
     assert_accumulation_and_clipping,
     assert_between_updates_the_gradient_is_that_of_the_kept_weights,

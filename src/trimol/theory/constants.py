@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from trimol._failures import BadValue
 from trimol.methods import checks
 
 
@@ -49,7 +50,7 @@ class Constants:
         if self.mu is not None:
             checks.positive("mu", self.mu)
             if self.mu > self.ell_f1:
-                raise ValueError(f"mu must be at most ell_f1 = {self.ell_f1:g}, found {self.mu:g}")
+                raise BadValue(f"mu must be at most ell_f1 = {self.ell_f1:g}, found {self.mu:g}")
 
     @property
     def ell_F(self) -> float:  # noqa: N802 (the paper's name)
@@ -83,11 +84,11 @@ class Constants:
     def gap(self) -> float:
         """c_F, which the optimization error needs."""
         if self.c_F is None:
-            raise ValueError("constants must have c_F for a bound of the optimization error")
+            raise BadValue("constants must have c_F for a bound of the optimization error")
         return self.c_F
 
     def convexity(self) -> float:
         """μ, which the strongly convex case needs."""
         if self.mu is None:
-            raise ValueError("constants must have mu > 0 for a bound of the strongly convex case")
+            raise BadValue("constants must have mu > 0 for a bound of the strongly convex case")
         return self.mu

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trimol.data.draws import batch_size
+from trimol._failures import BadType, BadValue
+from trimol.data._draws import batch_size
 from trimol.gradients import Evidence, Losses, jacobian
+from trimol.gradients._params import checked
 from trimol.gradients.curvature import Hessian, spectrum
 from trimol.gradients.losses import as_vector
-from trimol.gradients.params import checked
 from trimol.methods import checks
 from trimol.theory.constants import Constants
 
@@ -180,7 +181,7 @@ def estimate(
     checks.count("curvature_batches", curvature_batches)
     checks.count("products", products)
     if not callable(losses):
-        raise TypeError(f"losses must be a function of a batch, found {type(losses).__name__}")
+        raise BadType(f"losses must be a function of a batch, found {type(losses).__name__}")
     survey = _Survey(losses, held, size)
     cuda = sorted({p.get_device() for p in held if p.is_cuda})
     with torch.random.fork_rng(cuda), torch.enable_grad():
@@ -235,12 +236,12 @@ class _Survey:
                 self._curvature(vector, products)
         if number < 0:
             again = "" if first else " again: pass something that can be gone over many times"
-            raise ValueError(f"loader must hold at least one batch, found none{again}")
+            raise BadValue(f"loader must hold at least one batch, found none{again}")
 
     def _gradients(self, vector: Tensor, number: int) -> Tensor:
         rows = jacobian(vector, self.params).to("cpu", torch.float64)
         if not rows.isfinite().all() or not vector.isfinite().all():
-            raise ValueError(
+            raise BadValue(
                 f"losses and gradients must be finite, found NaN or infinity in batch {number}"
             )
         self.norms += rows.norm(dim=1).tolist()
@@ -328,12 +329,10 @@ def _gap(means: Tensor, floor: float | Sequence[float]) -> float:
     """λ·(F_S(x) − floor) with λ uniform."""
     lowest = torch.as_tensor(floor, dtype=torch.float64)
     if lowest.dim() and len(lowest) != len(means):
-        raise ValueError(
+        raise BadValue(
             f"floor must be one number or {len(means)}, one per objective, found {len(lowest)}"
         )
     gap = float((means - lowest).mean())
     if not gap >= 0:
-        raise ValueError(
-            f"floor must be at most the mean losses, {means.tolist()}, found {floor!r}"
-        )
+        raise BadValue(f"floor must be at most the mean losses, {means.tolist()}, found {floor!r}")
     return gap

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from trimol._failures import BadValue
+
 Exponent = Fraction | float  # a fraction, or ±∞
 VARIABLES = ("alpha", "gamma", "rho", "beta", "T", "n", "M")
 _SYMBOLS = {"alpha": "α", "gamma": "γ", "rho": "ρ", "beta": "β", "T": "T", "n": "n", "M": "M"}
@@ -43,9 +45,9 @@ class Schedule:
     def __post_init__(self) -> None:
         for name in ("a", "c", "r", "b"):
             if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0, found {getattr(self, name)}")
+                raise BadValue(f"{name} must be at least 0, found {getattr(self, name)}")
         if not 0 < self.t < math.inf:
-            raise ValueError(f"t must be a finite number above 0, found {self.t}")
+            raise BadValue(f"t must be a finite number above 0, found {self.t}")
 
     def power(self, variable: str) -> Exponent:
         """The power of n that a variable grows like."""

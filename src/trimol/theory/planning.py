@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal, get_args
 
+from trimol._failures import BadValue
 from trimol.methods import checks
 from trimol.theory import bounds
 from trimol.theory import rates as known
@@ -150,7 +151,7 @@ def plan(
     """
     samples = _samples(n, constants)
     if objective not in get_args(Objective):
-        raise ValueError(
+        raise BadValue(
             f"objective must be one of {', '.join(get_args(Objective))}, found {objective!r}"
         )
     convex = _convex(strongly_convex, constants)
@@ -216,12 +217,12 @@ def _schedule(objective: Objective, orders: dict[str, Order], n: int, T: int | N
 def _samples(n: int | None, constants: Constants | None) -> int:
     if n is None:
         if constants is None:
-            raise ValueError("n must be given where constants are not, found None")
+            raise BadValue("n must be given where constants are not, found None")
         return constants.n
     if constants is not None and constants.n != n:
-        raise ValueError(f"n must be that of constants, {constants.n}, found {n}")
+        raise BadValue(f"n must be that of constants, {constants.n}, found {n}")
     if checks.count("n", n) < 2:
-        raise ValueError(f"n must be at least 2 for a power of it to mean anything, found {n}")
+        raise BadValue(f"n must be at least 2 for a power of it to mean anything, found {n}")
     return n
 
 
@@ -230,7 +231,7 @@ def _convex(asked: bool | None, constants: Constants | None) -> bool:
     if asked is None:
         return known
     if asked and constants is not None and not known:
-        raise ValueError("strongly_convex must be False where constants has no mu, found True")
+        raise BadValue("strongly_convex must be False where constants has no mu, found True")
     return asked
 
 

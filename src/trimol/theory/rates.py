@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
+from trimol._failures import BadValue
 from trimol.theory.bounds import Reading
-from trimol.theory.bounds.base import is_printed
+from trimol.theory.bounds.bound import is_printed
 from trimol.theory.orders import Branch, Decay, Exponent, Order, Power, Schedule, shown
 from trimol.theory.search import best
 
@@ -46,7 +47,7 @@ def orders(method: str, case: Case = "NC", *, reading: Reading = "derived") -> d
     known = _orders(printed)
     if (method, case) not in known:
         pairs = ", ".join(f"{name} {its}" for name, its in known)
-        raise ValueError(f"method and case must be one of {pairs}; found {method} {case}")
+        raise BadValue(f"method and case must be one of {pairs}; found {method} {case}")
     found = dict(known[method, case])
     found["R_pop"] = found["R_opt"] + found["R_gen"]
     return found

@@ -13,6 +13,7 @@ from itertools import product
 
 import numpy as np
 
+from trimol._failures import BadValue
 from trimol.theory.orders import Branch, Decay, Exponent, Order, Power, Schedule
 
 # (1 − α)^T is gone for α = T^-a, a < 1, but slowly for a near 1, and an open end has no best point:
@@ -64,7 +65,7 @@ def best(
         if schedule is not None:
             found.append((_merit(schedule, goals, then), schedule))
     if not found:
-        raise ValueError("no schedule meets the demands")
+        raise BadValue("no schedule meets the demands")
     _, schedule = max(found, key=lambda pair: pair[0])
     return schedule, tuple(goal.exponent(schedule) for goal in goals)
 

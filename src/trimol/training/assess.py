@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from trimol.errors import Errors, measure
-from trimol.gradients import reduce
+from trimol.gradients import _reduce as reduce
 from trimol.gradients.losses import as_vector
 from trimol.tasks import Batch, Task
 from trimol.training.loop import Run, place, random_numbers, scalar

@@ -28,13 +28,13 @@ from torch.optim import Optimizer
 
 from trimol import methods
 from trimol._extras import require
+from trimol._failures import BadType, BadValue, Diverged
 from trimol.data import IndependentDraws, split
-from trimol.data.draws import whole_number
-from trimol.gradients import reduce
+from trimol.data._draws import whole_number
+from trimol.gradients import _reduce as reduce
 from trimol.gradients.losses import as_vector
 from trimol.methods import Method
 from trimol.tasks import Batch, Data, Task
-from trimol.training.failures import Diverged
 
 
 @dataclass
@@ -102,14 +102,14 @@ def start(
     weigh = methods.get(method)
     autocast = _autocast(precision)
     if whole_number("batch_size", batch_size, least=1) < weigh.draws:
-        raise ValueError(
+        raise BadValue(
             f"batch_size must be at least {weigh.draws}, as {method} takes so many draws a step, "
             f"found {batch_size}"
         )
     where = whereabouts()
     data = task.data()
     if not isinstance(data, Data):
-        raise TypeError(
+        raise BadType(
             f"data() of {type(task).__name__} must return a trimol.tasks.Data, found "
             f"{type(data).__name__}"
         )
@@ -269,7 +269,7 @@ def _counts(run: Run, drawn: Sequence[_Draw]) -> Tensor | None:
     mean, failed = _over_processes(run, torch.stack([counts, bad.double()])).unbind()
     for name, found in zip(run.task.objectives, failed.sum(0).tolist(), strict=True):
         if found:
-            raise ValueError(
+            raise BadValue(
                 f"the loss {name!r} must be 0 where a batch has no sample of it, found one that is "
                 f"not finite at step {run.step}: trimol.tasks.masked_mean gives the 0"
             )
@@ -290,7 +290,7 @@ def _over_processes(run: Run, numbers: Tensor) -> Tensor:
 def _check_counts(run: Run, counts: Tensor, drawn: Sequence[_Draw]) -> None:
     names = run.task.objectives
     if counts.shape != (len(drawn), len(names)) or drawn[0].losses.shape != (len(names),):
-        raise ValueError(
+        raise BadValue(
             f"counts and losses must be {len(names)}, one for each of {', '.join(names)}, found "
             f"{counts[0].numel()} and {len(drawn[0].losses)}"
         )
@@ -300,7 +300,7 @@ def _check_finite(run: Run, vectors: Sequence[Tensor]) -> None:
     values = reduce.mean_small(torch.stack([v.detach() for v in vectors]).double().mean(0))
     names = run.task.objectives
     if len(values) != len(names):
-        raise ValueError(
+        raise BadValue(
             f"losses must be {len(names)}, one for each of {', '.join(names)}, found {len(values)}"
         )
     for name, value in zip(names, values.tolist(), strict=True):
@@ -354,7 +354,7 @@ def whereabouts() -> Any:
 def _autocast(precision: str) -> torch.dtype | None:
     known = {"no": None, "bf16": torch.bfloat16, "fp16": torch.float16}
     if precision not in known:
-        raise ValueError(f"precision must be one of {', '.join(known)}, found {precision!r}")
+        raise BadValue(f"precision must be one of {', '.join(known)}, found {precision!r}")
     return known[precision]
 
 

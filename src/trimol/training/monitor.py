@@ -11,10 +11,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from trimol.data.draws import whole_number
+from trimol._failures import BadType, BadValue
+from trimol.data._draws import whole_number
 from trimol.errors import Errors, estimate, measure
-from trimol.errors.fulldata import Size
-from trimol.gradients import Losses, reduce
+from trimol.errors._fulldata import Size
+from trimol.gradients import Losses
+from trimol.gradients import _reduce as reduce
 from trimol.methods import Method
 from trimol.training.assess import evaluating
 from trimol.training.records import Record, Sink, from_errors
@@ -114,7 +116,7 @@ class Monitor:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         if not isinstance(method, Method):
-            raise TypeError(f"method must be a trimol method, found {type(method).__name__}")
+            raise BadType(f"method must be a trimol method, found {type(method).__name__}")
         _check_again("train", train)
         _check_again("test", test)
         self.losses, self.method, self.train, self.test = losses, method, train, test
@@ -292,12 +294,12 @@ _Schedule = Callable[[int, _Watch], bool]
 def _schedule(every: int | None, cost: float | None) -> _Schedule:
     """When a step is to be measured."""
     if (every is None) == (cost is None):
-        raise ValueError(f"one of every and cost must be given, found {every!r} and {cost!r}")
+        raise BadValue(f"one of every and cost must be given, found {every!r} and {cost!r}")
     if every is not None:
         period = whole_number("every", every, least=1)
         return lambda step, watch: step % period == 0
     if not isinstance(cost, Real) or not 0 < cost < 1:
-        raise ValueError(f"cost must be a share between 0 and 1, found {cost!r}")
+        raise BadValue(f"cost must be a share between 0 and 1, found {cost!r}")
     share = float(cost)
     return lambda step, watch: watch.state["spent"] == 0 or watch.share_after_one_more() <= share
 
@@ -305,22 +307,22 @@ def _schedule(every: int | None, cost: float | None) -> _Schedule:
 def _names(objectives: Sequence[str] | None, number: int) -> tuple[str, ...]:
     names = tuple(map(str, range(number) if objectives is None else objectives))
     if len(names) != number or len(set(names)) != number:
-        raise ValueError(f"objectives must be {number} different names, found {list(names)}")
+        raise BadValue(f"objectives must be {number} different names, found {list(names)}")
     return names
 
 
 def _checked_sinks(sinks: Sequence[Sink]) -> tuple[Sink, ...]:
     if callable(sinks):
-        raise TypeError("sinks must be a list of sinks, found a single one: pass [sink]")
+        raise BadType("sinks must be a list of sinks, found a single one: pass [sink]")
     for sink in sinks:
         if not callable(sink):
-            raise TypeError(f"sinks must hold functions of a record, found {sink!r}")
+            raise BadType(f"sinks must hold functions of a record, found {sink!r}")
     return tuple(sinks)
 
 
 def _check_again(name: str, loader: Iterable[Any] | None) -> None:
     if isinstance(loader, Iterator):
-        raise TypeError(
+        raise BadType(
             f"{name} must be batches that can be gone over again and again (a DataLoader, a list), "
             f"found {type(loader).__name__}"
         )

@@ -16,15 +16,16 @@ from torch.func import functional_call, vmap
 from torch.optim import Optimizer
 
 from trimol import methods
-from trimol.data.draws import sizes, whole_number
+from trimol._failures import BadValue
+from trimol.data._draws import sizes, whole_number
 from trimol.errors import Errors
-from trimol.errors.fulldata import FullData
-from trimol.errors.inputs import check_rho, checked_weights
-from trimol.errors.measure import from_means
+from trimol.errors._fulldata import FullData
+from trimol.errors._inputs import check_rho, checked_weights
+from trimol.errors._measure import from_means
+from trimol.gradients._stacked import StackedEvidence, jacobians
 from trimol.gradients.losses import as_vector
 from trimol.tasks import Batch, Data, Task
 from trimol.training.assess import batches, evaluating, training
-from trimol.training.replica_evidence import StackedEvidence, jacobians
 
 # Optimizers that treat each entry on its own, with a step that is proportional to lr.
 _ELEMENTWISE = (
@@ -44,7 +45,7 @@ _HELD = 2**25
 _AT_ONCE = 4096
 
 
-class NotReplicable(ValueError):
+class NotReplicable(BadValue):
     """The task cannot be trained as many replicas at once; one by one it can."""
 
 
@@ -111,7 +112,7 @@ class _Each:
     def __init__(self, data: Sequence[Data]) -> None:
         found = {len(each.train[0]) for each in data}
         if len(found) > 1:
-            raise ValueError(
+            raise BadValue(
                 f"data must have as many training samples for every replica, found {sorted(found)}"
             )
         self.each = list(data)
@@ -136,7 +137,7 @@ class Replicas:
         seeds: One for each replica: its start and its samples.
         lr: α, for all or one for each replica (a tensor of R entries).
         hyperparameters: The method's own; a tensor holds one value for each replica
-            (`trimol.methods.replicated`).
+            (`trimol.methods._replicated`).
         batch_size: Samples a step, over all the draws of the method.
         data: Instead of the task's: one for all, one for each replica, or `Neighbours`.
 
@@ -177,7 +178,7 @@ class Replicas:
     ) -> None:
         self.task, self.seeds = task, list(seeds)
         if not self.seeds:
-            raise ValueError("seeds must hold at least one seed, found none")
+            raise BadValue("seeds must hold at least one seed, found none")
         self.data = _source(task.data() if data is None else data, len(self.seeds))
         if task.counts(tuple(tensor[:1] for tensor in self.data[0].train)) is not None:
             raise NotReplicable(
@@ -363,7 +364,7 @@ class Replicas:
                 "train its runs one by one"
             ) from error
         if found.shape[-1] != len(self.task.objectives):
-            raise ValueError(
+            raise BadValue(
                 f"losses must have {len(self.task.objectives)} entries, one per objective, found "
                 f"{found.shape[-1]}"
             )
@@ -447,7 +448,7 @@ def _source(
     if isinstance(data, Data):
         return _Shared(data)
     if len(data) != replicas:
-        raise ValueError(f"data must be one for each of {replicas} seeds, found {len(data)}")
+        raise BadValue(f"data must be one for each of {replicas} seeds, found {len(data)}")
     return data if isinstance(data, Neighbours) else _Each(data)
 
 
@@ -471,9 +472,7 @@ def _step_sizes(lr: float | Tensor, replicas: int) -> Tensor | None:
     if not isinstance(lr, Tensor):
         return None
     if lr.shape != (replicas,) or not bool((lr >= 0).all()):
-        raise ValueError(
-            f"lr must be one number, or {replicas} of at least 0, found {lr.tolist()!r}"
-        )
+        raise BadValue(f"lr must be one number, or {replicas} of at least 0, found {lr.tolist()!r}")
     return lr.double()
 
 

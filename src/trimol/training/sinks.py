@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TextIO
 
 from trimol._extras import require
+from trimol._failures import BadValue
 from trimol._files import replace
-from trimol.errors.measure import short
+from trimol.errors._measure import short
 from trimol.training.records import Record
 
 # What a line of the terminal shows, in this order; a prefix stands for all that begin with it.
@@ -78,7 +79,7 @@ class Parquet:
         self._polars = require("polars", extra="studies", purpose="the parquet sink")
         self.path = Path(path)
         if not self.path.parent.is_dir():
-            raise ValueError(f"path must be in a folder that exists, found {self.path}")
+            raise BadValue(f"path must be in a folder that exists, found {self.path}")
         if self.path.exists() and not resume:
             raise FileExistsError(
                 f"{self.path} exists: pass resume=True to continue it, or another path"

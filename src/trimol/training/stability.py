@@ -15,20 +15,21 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from trimol._failures import BadType, BadValue
 from trimol.data import IndependentDraws
-from trimol.data.draws import whole_number
-from trimol.errors.fulldata import own_rows
-from trimol.errors.measure import short
-from trimol.errors.pareto import stationarity
-from trimol.errors.stability import (
+from trimol.data._draws import whole_number
+from trimol.errors._fulldata import own_rows
+from trimol.errors._measure import short
+from trimol.errors._pareto import stationarity
+from trimol.errors._twins import (
     Interval,
     chosen_mean,
     interval_of_chosen,
     interval_of_mean,
     largest_mean,
 )
+from trimol.gradients._params import trainable
 from trimol.gradients.losses import as_vector
-from trimol.gradients.params import trainable
 from trimol.tasks import Batch, Data, Task
 from trimol.training.assess import batches, evaluating
 from trimol.training.loop import start, train
@@ -153,10 +154,10 @@ def stability(
     plan = _Plan(task, twins, pool, whole_number("seed", seed, least=0), held, place, substitute)
     if not isinstance(method, str):
         if steps is not None:
-            raise ValueError(f"steps must be left out with a training of your own, found {steps}")
+            raise BadValue(f"steps must be left out with a training of your own, found {steps}")
         return plan.result(_one_by_one(plan, method), batched=False)
     if steps is None:
-        raise ValueError("steps must be given with a method's name, found None")
+        raise BadValue("steps must be given with a method's name, found None")
     count = whole_number("steps", steps, least=0)
     settings = _Settings(method, count, lr, hyperparameters, batch_size)
     if batched is not False:
@@ -223,14 +224,14 @@ class _Plan:
     ) -> None:
         self.task, self.data = task, task.data()
         if task.counts(tuple(tensor[:1] for tensor in self.data.train)) is not None:
-            raise ValueError(
+            raise BadValue(
                 f"task must have every objective on every sample, for F_z to be defined, found "
                 f"{task.name!r}, which counts the samples of each"
             )
         held = self.data.test if held is None else held
         self.samples, size = len(self.data.train[0]), len(held[0])
         if pool > size:
-            raise ValueError(f"pool must be at most the {size} held-out samples, found {pool}")
+            raise BadValue(f"pool must be at most the {size} held-out samples, found {pool}")
         self.seeds = [seed + k for k in range(twins)]
         (order,) = IndependentDraws(size, size, k=1, seed=seed).indices(0)
         self.pool = [tuple(t[i : i + 1] for t in held) for i in order[:pool].tolist()]
@@ -246,7 +247,7 @@ class _Plan:
             drawn = IndependentDraws(self.samples, twins, k=1, seed=seed, replacement=True)
             return drawn.indices(1)[0]
         if not 0 <= place < self.samples:
-            raise ValueError(f"place must be from 0 to {self.samples - 1}, found {place}")
+            raise BadValue(f"place must be from 0 to {self.samples - 1}, found {place}")
         return torch.full((twins,), place)
 
     def neighbours(self, low: int, high: int) -> Neighbours:
@@ -372,9 +373,9 @@ def _one_by_one(plan: _Plan, algorithm: Algorithm) -> Iterator[_Pairs]:
         models = [algorithm(pair[0], seed), algorithm(pair[1], seed)]
         for model in models:
             if not isinstance(model, nn.Module):
-                raise TypeError(f"method must return a model, found {type(model).__name__}")
+                raise BadType(f"method must return a model, found {type(model).__name__}")
         if models[0] is models[1]:
-            raise ValueError("method must return a new model for every run, found the same twice")
+            raise BadValue("method must return a new model for every run, found the same twice")
         yield _Alone(plan.task, models)
 
 

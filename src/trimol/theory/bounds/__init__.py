@@ -31,7 +31,7 @@ Reference:
     Optimization, Generalization and Conflict-Avoidance*, 2023, with its appendix.
 """
 
-from trimol.theory.bounds.base import Bound, Limit, Reading
+from trimol.theory.bounds.bound import Bound, Limit, Reading
 from trimol.theory.bounds.conflict_distance import (
     conflict,
     conflict_smg,

@@ -3,7 +3,7 @@
 import math
 
 from trimol.methods import checks
-from trimol.theory.bounds.base import (
+from trimol.theory.bounds.bound import (
     LIPSCHITZ,
     SMOOTH,
     THREE_SAMPLES,

@@ -2,7 +2,7 @@
 
 import math
 
-from trimol.theory.bounds.base import Bound, Reading
+from trimol.theory.bounds.bound import Bound, Reading
 from trimol.theory.bounds.optimization_error import optimization, optimization_sc
 from trimol.theory.bounds.stability_upper import ANALYSED_SAMPLES, stability, stability_sc
 from trimol.theory.constants import Constants

@@ -3,7 +3,7 @@
 import math
 
 from trimol.methods import checks
-from trimol.theory.bounds.base import Limit
+from trimol.theory.bounds.bound import Limit
 from trimol.theory.constants import Constants
 
 

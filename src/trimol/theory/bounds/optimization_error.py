@@ -3,7 +3,7 @@ r"""Bounds of the optimization error, :math:`E_A[\min_{t \le T} R_{opt}(x_t)]`."
 import math
 
 from trimol.methods import checks
-from trimol.theory.bounds.base import (
+from trimol.theory.bounds.bound import (
     CONVEX,
     LIPSCHITZ,
     SMOOTH,

@@ -2,8 +2,9 @@
 
 import math
 
+from trimol._failures import BadValue
 from trimol.methods import checks
-from trimol.theory.bounds.base import Bound, Limit, Reading, is_printed
+from trimol.theory.bounds.bound import Bound, Limit, Reading, is_printed
 
 _LOWER_NC = "Lemma Lower bound in the NC case [lemma:lower_bound_stability_NC]"
 _LOWER_SC = "Theorem lower bound, Example quadratic SC [thm:lower_bound]"
@@ -29,9 +30,9 @@ def stability_lower(*, T: int, n: int, reading: Reading = "derived") -> Bound:
         (True, '4.4e-08')
     """
     if checks.count("T", T) not in range(2, 11):
-        raise ValueError(f"T must be from 2 to 10 for {_LOWER_NC}, found {T}")
+        raise BadValue(f"T must be from 2 to 10 for {_LOWER_NC}, found {T}")
     if checks.count("n", n) <= 10:
-        raise ValueError(f"n must be more than 10 for {_LOWER_NC}, found {n}")
+        raise BadValue(f"n must be more than 10 for {_LOWER_NC}, found {n}")
     if is_printed(reading):
         apart, objectives = 7 * math.pi / 800, 1
     else:

@@ -3,7 +3,7 @@ r"""Upper bounds of the MOL uniform stability,
 """
 
 from trimol.methods import checks
-from trimol.theory.bounds.base import (
+from trimol.theory.bounds.bound import (
     CONVEX,
     SMOOTH,
     Bound,

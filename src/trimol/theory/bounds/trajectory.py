@@ -2,6 +2,7 @@
 
 import math
 
+from trimol._failures import BadValue
 from trimol.methods import checks
 from trimol.theory.constants import Constants
 
@@ -31,7 +32,7 @@ def trajectory_gradient(
     checks.nonnegative("optimum_radius", optimum_radius)
     checks.nonnegative("start_radius", start_radius)
     if mu > ell_f1:
-        raise ValueError(f"mu must be at most ell_f1 = {ell_f1:g}, found {mu:g}")
+        raise BadValue(f"mu must be at most ell_f1 = {ell_f1:g}, found {mu:g}")
     radius = max((1 + math.sqrt(6 * ell_f1 / mu)) * optimum_radius, start_radius)
     return ell_f1 * (radius + optimum_radius)
 

@@ -1,0 +1,20 @@
+from trimol.methods.algorithms import *
+from trimol import gradients as gradients
+from trimol import methods as methods
+from trimol import theory as theory
+from trimol._version import __version__ as __version__
+from trimol.data import draws as draws
+from trimol.data import pairs as pairs
+from trimol.errors import Errors as Errors
+from trimol.errors import Estimate as Estimate
+from trimol.errors import conflict_over_runs as conflict_over_runs
+from trimol.errors import estimate as estimate
+from trimol.errors import measure as measure
+from trimol import simplex as simplex
+from trimol.methods._citation import citation as citation
+from trimol.tasks import Data as Data
+from trimol.tasks import Settings as Settings
+from trimol.tasks import Task as Task
+from trimol.training.monitor import Monitor as Monitor
+from trimol.training.stability import Stability as Stability
+from trimol.training.stability import stability as stability

@@ -1,0 +1,26 @@
+"""What goes wrong for a reason that a user can see and mend, each said in one line.
+
+The command line prints the line of a `UserError` and nothing else; any other error is a fault of
+the program and keeps its traceback. For callers of the library they are the usual
+``ValueError`` and ``TypeError``.
+"""
+
+
+class UserError(Exception):
+    """The message is one line that names what was given, what was found and what to do."""
+
+
+class BadValue(UserError, ValueError):
+    """An argument, option or file has a value that does not do."""
+
+
+class BadType(UserError, TypeError):
+    """An argument is of a kind that does not do."""
+
+
+class RunError(UserError):
+    """A run cannot go on; the message says why and what to do."""
+
+
+class Diverged(RunError):
+    """A loss is NaN or infinite."""

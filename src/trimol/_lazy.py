@@ -1,0 +1,84 @@
+"""Names that load when they are first used (PEP 562).
+
+A package that does so has a stub beside its ``__init__.py``. The stub is what type checkers read,
+and here it is read for where each name comes from: names and types are written down once.
+"""
+
+import ast
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+def attach(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], Any]:
+    """What a lazy module assigns to ``__getattr__, __dir__, __all__``.
+
+    Args:
+        module: Its ``__name__``.
+        file: Its ``__file__``; the stub is beside it.
+
+    Example:
+        >>> get, names, _ = attach("trimol", import_module("trimol").__file__)
+        >>> get("MoDo").__name__, "MoDo" in names()
+        ('MoDo', True)
+    """
+    places = _names(Path(file).with_suffix(".pyi"))
+
+    def load(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        value = found(places[name])
+        setattr(import_module(module), name, value)
+        return value
+
+    return load, lambda: sorted(places), list(places)
+
+
+def stubbed(stub: Path) -> dict[str, str]:
+    """Where the names of a stub come from, in its order: ``{"MoDo": "trimol.methods.modo:MoDo"}``.
+
+    A name that is a module comes from ``package:module``; see `found`.
+    """
+    return dict(_names(stub))
+
+
+def found(place: str) -> Any:
+    """What is at a place: ``module:name``, where the name may be a module, too.
+
+    >>> found("trimol._lazy:found").__name__, found("trimol:_lazy").__name__
+    ('found', 'trimol._lazy')
+    """
+    module, _, name = place.partition(":")
+    home = import_module(module)
+    # A module that is there but not loaded is no attribute yet (nor to be asked of a lazy package).
+    value = vars(home).get(name)
+    if value is not None:
+        return value
+    try:
+        return import_module(f"{module}.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{module}.{name}":
+            raise
+        return getattr(home, name)
+
+
+@cache
+def _names(stub: Path) -> dict[str, str]:
+    places: dict[str, str] = {}
+    for node in ast.parse(stub.read_text(encoding="utf-8")).body:
+        if not isinstance(node, ast.ImportFrom) or node.module is None:
+            continue
+        for alias in node.names:
+            if alias.name == "*":
+                places |= _names(_stub_of(node.module))
+            else:
+                places[alias.asname or alias.name] = f"{node.module}:{alias.name}"
+    return places
+
+
+def _stub_of(module: str) -> Path:
+    """The stub of one of our modules."""
+    below = module.split(".")[1:]
+    return Path(__file__).parent.joinpath(*below).with_suffix(".pyi")

@@ -1,0 +1,86 @@
+"""What is seen of a comparison while it goes on."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from trimol.cli._progress import Progress
+from trimol.report._numbers import number
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from trimol.training.records import Record
+
+LATEST = ("R_opt", "R_pop", "E_ca")
+
+
+class CompareView:
+    """Several methods, several seeds each: how far each is, and its errors as last measured.
+
+    Args:
+        title: What is compared, in a few words.
+        methods: Their names, in the order in which the runs of a seed are started.
+        seeds: Runs of each.
+        steps: Steps of a run.
+    """
+
+    def __init__(self, title: str, methods: Sequence[str], seeds: int, steps: int) -> None:
+        self.order = [(method, seed) for seed in range(seeds) for method in methods]
+        self.methods, self.seeds, self.steps = tuple(methods), seeds, steps
+        self.fractions: dict[tuple[str, int], float] = {}
+        self.latest: dict[str, Record] = {}
+        self.progress = Progress(title, len(self.order) * steps)
+
+    def advance(self, method: str, seed: int, fraction: float, record: "Record | None") -> None:
+        """A run is so far.
+
+        Args:
+            method: Its method.
+            seed: Its seed.
+            fraction: Of its steps that are done.
+            record: What was measured, if something was.
+        """
+        if (method, seed) not in self.fractions:
+            self._found_before(method, seed)
+        self.fractions[method, seed] = fraction
+        if record is not None:
+            self.latest[method] = record
+        self.progress.advance(round(sum(self.fractions.values()) * self.steps))
+
+    def finish(self) -> None:
+        """All runs are done."""
+        self.fractions = dict.fromkeys(self.order, 1.0)
+        self.progress.advance(self.progress.total)
+
+    def done(self, method: str) -> float:
+        """How many runs of a method are done, the one that is running as a fraction."""
+        return sum(part for (name, _), part in list(self.fractions.items()) if name == method)
+
+    def line(self) -> str:
+        """How far it is, in one line."""
+        each = ", ".join(f"{m} {int(self.done(m))}/{self.seeds}" for m in self.methods)
+        return f"{self.progress.line()} (runs: {each})"
+
+    def __rich__(self) -> "RenderableType":
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        for heading in ("", "", "runs", *LATEST):
+            table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+        for method in self.methods:
+            done, record = self.done(method), self.latest.get(method, {})
+            table.add_row(
+                method,
+                ProgressBar(total=self.seeds, completed=done, width=20),
+                f"{int(done)} of {self.seeds}",
+                *[number(record.get(name)) for name in LATEST],
+            )
+        return Group(Text(self.progress.title, style="bold"), table, Text(self.progress.pace))
+
+    def _found_before(self, method: str, seed: int) -> None:
+        """Runs start in order: those before this one that were never heard of were done before."""
+        for run in self.order[: self.order.index((method, seed))]:
+            self.fractions.setdefault(run, 1.0)

@@ -1,0 +1,115 @@
+"""What a comparison found: which numbers are best beyond noise, and the differences in words."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from trimol.report._numbers import interval
+from trimol.runs.comparison import (
+    DEFINITION,
+    ERRORS,
+    UNBIASED,
+    Comparison,
+    Difference,
+    Row,
+    differences,
+    summarise,
+)
+from trimol.runs.store import StoredRun
+
+# One number of all seeds: they have no spread, and are said under the table.
+OVER_SEEDS = (DEFINITION, UNBIASED)
+
+
+def rows_of_seeds(rows: Sequence[Row]) -> list[Row]:
+    """The rows that are means over seeds."""
+    return [row for row in rows if row.metric not in OVER_SEEDS]
+
+
+def best(found: Comparison) -> set[tuple[str, str]]:
+    """Method and metric of every number that is below all others' by more than the noise.
+
+    Only losses and errors are looked at: of those, lower is better. Noise is judged by the paired
+    differences from the candidate, with Holm's adjustment for all of them.
+    """
+    rows = rows_of_seeds(summarise(found))
+    marked = set()
+    for metric in lower_is_better(found):
+        means = {row.method: row.mean for row in rows if row.metric == metric}
+        lowest = min(means, key=lambda method: means[method], default=None)
+        if lowest is not None and len(means) > 1 and _beats_all(found, lowest, metric):
+            marked.add((lowest, metric))
+    return marked
+
+
+def lower_is_better(found: Comparison) -> list[str]:
+    """The losses and the errors; nobody says of a task's metrics which way is better."""
+    return [*objectives(found), *ERRORS]
+
+
+def objectives(found: Comparison) -> tuple[str, ...]:
+    """The names of the objectives."""
+    return next(run.objectives for runs in found.runs.values() for run in runs)
+
+
+def sentences(found: Comparison) -> list[str]:
+    """A line for every method but the first: what differs from the first by more than the noise."""
+    looked = differences(found)
+    first, *others = found.runs
+    return [
+        _sentence(method, first, [d for d in looked if d.method == method]) for method in others
+    ]
+
+
+def readings(rows: Sequence[Row]) -> list[tuple[str, float, float, float]]:
+    """Method, mean of the squares, definition and unbiased E_ca, where several seeds were run.
+
+    See `trimol.runs.summarise` for what they are.
+    """
+    values = {(row.method, row.metric): row.mean for row in rows}
+    return [
+        (method, values[method, "E_ca"], value, values[method, UNBIASED])
+        for (method, metric), value in values.items()
+        if metric == DEFINITION and (method, "E_ca") in values
+    ]
+
+
+def weights(found: Comparison) -> list[tuple[str, list[float], list[float]]]:
+    """Every method with the means over seeds of λ at the end, and of λ*, which avoids conflict."""
+    return [
+        (method, _means(runs, "weight"), _means(runs, "avoiding"))
+        for method, runs in found.runs.items()
+        if runs
+    ]
+
+
+def failures(found: Comparison) -> list[str]:
+    """A line for every run that diverged."""
+    return [f"{config.method}, seed {config.seed}: {said}" for config, said in found.failed]
+
+
+def _means(runs: Sequence[StoredRun], kind: str) -> list[float]:
+    names = [f"{kind}/{objective}" for objective in runs[0].objectives]
+    return [fmean(run.record[name] for run in runs) for name in names]
+
+
+def _beats_all(found: Comparison, method: str, metric: str) -> bool:
+    others = {name: runs for name, runs in found.runs.items() if name != method and runs}
+    turned = replace(found, runs={method: found.runs[method], **others})
+    looked = [d for d in differences(turned) if d.metric == metric]
+    return len(looked) == len(others) and all(d.clear and d.mean > 0 for d in looked)
+
+
+def _sentence(method: str, first: str, looked: Sequence[Difference]) -> str:
+    clear = [d for d in looked if d.clear]
+    if not looked or looked[0].ci is None:
+        return f"{method} − {first}: one seed cannot say"
+    said = "; ".join(_difference(d) for d in clear) or "no difference larger than noise"
+    return f"{method} − {first}: {said}"
+
+
+def _difference(found: Difference) -> str:
+    return (
+        f"{found.metric} {interval(found.mean, found.ci)} "
+        f"({'lower' if found.mean < 0 else 'higher'})"
+    )

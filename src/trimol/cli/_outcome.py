@@ -1,0 +1,179 @@
+"""What has become of a run, for a reader with ten seconds."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trimol.cli._cells import duration
+from trimol.cli._tables import plain_table
+from trimol.report._numbers import count, number
+from trimol.training.records import Record
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from trimol.runs.config import RunConfig
+    from trimol.runs.store import StoredRun
+
+# The three errors in plain words; what is not measured (no test data, no ρ) is not shown.
+SENTENCES = {
+    "R_opt": "optimization: 0 where no small step lowers all losses",
+    "R_pop": "the same on test data",
+    "R_gen": "generalization: R_pop − R_opt, the part lost on new data",
+    "E_ca": "conflict: 0 if the update avoids conflict of the losses",
+    "E_caw": "conflict: 0 if λ is the λ* that avoids it",
+}
+
+
+@dataclass(frozen=True)
+class Objective:
+    """One loss at the end.
+
+    Attributes:
+        name: Its name.
+        train: On the training data.
+        test: On the test data; None without any.
+        weight: λ of it; None for a method whose weights were not recorded.
+        avoiding: λ* of it, the weights that avoid conflict.
+    """
+
+    name: str
+    train: float
+    test: float | None
+    weight: float | None
+    avoiding: float | None
+
+
+def objectives(record: Record, names: Sequence[str]) -> list[Objective]:
+    """The losses of a record."""
+    return [
+        Objective(
+            name,
+            train=record[f"loss/{name}"],
+            test=record.get(f"test_loss/{name}"),
+            weight=record.get(f"weight/{name}"),
+            avoiding=record.get(f"avoiding/{name}"),
+        )
+        for name in names
+    ]
+
+
+def metrics(record: Record) -> dict[str, float]:
+    """The task's metrics of a record, by name.
+
+    >>> metrics({"step": 3, "metric/accuracy": 0.97})
+    {'accuracy': 0.97}
+    """
+    return {
+        name.removeprefix("metric/"): value
+        for name, value in record.items()
+        if name.startswith("metric/")
+    }
+
+
+def errors(record: Record) -> list[tuple[str, float, str]]:
+    """The errors of a record: name, value, and one sentence each.
+
+    >>> errors({"R_opt": 0.1, "E_ca": 0.2})[0][:2]
+    ('R_opt', 0.1)
+    """
+    return [(name, record[name], said) for name, said in SENTENCES.items() if name in record]
+
+
+def conflicts(record: Record) -> str:
+    """How many pairs of losses are in conflict, in words; empty for a single loss.
+
+    >>> conflicts({"cosine/a/b": -0.5, "cosine/a/c": 0.1, "cosine/b/c": 0.9})
+    'Conflict: the gradients of 1 of 3 pairs of losses have a negative cosine.'
+    >>> conflicts({})
+    ''
+    """
+    cosines = [value for name, value in record.items() if name.startswith("cosine/")]
+    if not cosines:
+        return ""
+    against = sum(value < 0 for value in cosines)
+    pairs = count(len(cosines), "pair")
+    return f"Conflict: the gradients of {against} of {pairs} of losses have a negative cosine."
+
+
+def worse(first: Record, last: Record) -> str:
+    """Which training losses ended above their start, in words; empty if none did.
+
+    >>> worse({"loss/a": 1.0, "loss/b": 1.0}, {"loss/a": 2.0, "loss/b": 0.1})
+    'Not trained well: a ended above its start. Errors near 0 mean little there; try a smaller lr.'
+    """
+    names = [
+        name.removeprefix("loss/")
+        for name in last
+        if name.startswith("loss/") and name in first and last[name] > first[name]
+    ]
+    if not names:
+        return ""
+    return (
+        f"Not trained well: {', '.join(names)} ended above {'its' if len(names) == 1 else 'their'} "
+        "start. Errors near 0 mean little there; try a smaller lr."
+    )
+
+
+def setting(config: "RunConfig") -> str:
+    """How a method was run, in a few words."""
+    own = {(f"method.{k}" if k == "lr" else k): v for k, v in config.hyperparameters.items()}
+    return ", ".join(f"{name}={value}" for name, value in {"lr": f"{config.lr:g}", **own}.items())
+
+
+def samples_a_step(run: "StoredRun") -> int:
+    """What a step took: more than the batch size, where that is of each of several data sets."""
+    took, config = run.summary or {}, run.config
+    return took["samples"] // config.steps if took.get("samples") else config.batch_size
+
+
+def headline(run: "StoredRun") -> str:
+    """What was trained, in a sentence."""
+    config, took = run.config, run.summary or {}
+    return (
+        f"{config.task}, trained with {config.method} ({setting(config)}): {config.steps} steps of "
+        f"{samples_a_step(run)} samples, seed {config.seed}, in {duration(took.get('seconds', 0))}."
+    )
+
+
+def render(run: "StoredRun") -> list["RenderableType"]:
+    """The summary, ready to be printed by rich."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    found = run.record
+    said = [number(value) for _, value, _ in errors(found)]
+    parts: list[RenderableType] = [
+        Text(headline(run), style="bold"),
+        _losses(found, run.objectives),
+    ]
+    parts.append(_errors(found, said))
+    if conflicts(found):
+        parts.append(Padding(Text(conflicts(found)), (0, 0, 0, 2)))
+    if warning := worse(run.metrics.row(0, named=True), found):
+        parts.append(Text(warning, style="bold red"))
+    return parts
+
+
+def _losses(record: Record, names: Sequence[str]) -> "RenderableType":
+    from rich.text import Text
+
+    table = plain_table("loss", "training", "test", "λ", "λ* without conflict")
+    for loss in objectives(record, names):
+        cells = (loss.train, loss.test, loss.weight, loss.avoiding)
+        table.add_row(Text(loss.name), *map(number, cells))
+    for name, value in metrics(record).items():
+        table.add_row(Text(name), "", number(value), "", "")
+    return table
+
+
+def _errors(record: Record, said: Sequence[str]) -> "RenderableType":
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column()
+    for (name, _, sentence), value in zip(errors(record), said, strict=True):
+        table.add_row(f"  {name}", value, sentence)
+    return table

@@ -1,0 +1,132 @@
+"""Arguments → a command's options, by tyro; what is wrong with them in one line."""
+
+import contextlib
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import tyro
+
+from trimol.cli._reporting import UsageError
+from trimol.cli._values import any_value
+
+OptionsT = TypeVar("OptionsT")
+
+
+def parse(options: type[OptionsT], arguments: Sequence[str], command: str) -> OptionsT:
+    """A command's options from its arguments.
+
+    Args:
+        options: The dataclass of the command's options.
+        arguments: What follows the command's name.
+        command: Its name.
+
+    Raises:
+        UsageError: The arguments do not fit the options.
+        SystemExit: Help was asked for, and has been printed.
+    """
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(
+                options,
+                prog=f"trimol {command}",
+                args=list(arguments),
+                config=(tyro.conf.FlagCreatePairsOff,),
+            )
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise UsageError(f"{one_line(said.getvalue())} (see trimol {command} --help)") from None
+
+
+def split_flags(
+    arguments: Sequence[str], options: type[Any]
+) -> tuple[list[str], dict[str, str | None]]:
+    """Take the flags that are not the command's own out of its arguments.
+
+    Args:
+        arguments: What follows the command's name.
+        options: The dataclass of the command's options.
+
+    Returns:
+        The arguments left, and the other flags with their values: the text after ``=`` or the next
+        argument, None if there is none.
+
+    Example:
+        >>> from dataclasses import make_dataclass
+        >>> split_flags(["--gamma", "-1", "digits", "--steps=5"], make_dataclass("O", ["steps"]))
+        (['digits', '--steps=5'], {'gamma': '-1'})
+    """
+    own = {_flag(field.name) for field in fields(options)} | {"help"}
+    left: list[str] = []
+    others: dict[str, str | None] = {}
+    waiting = list(arguments)
+    while waiting:
+        argument = waiting.pop(0)
+        name, equals, value = argument.removeprefix("--").partition("=")
+        if not argument.startswith("--") or _flag(name) in own:
+            left.append(argument)
+        elif equals:
+            others[name.replace("-", "_")] = value
+        else:
+            has_value = bool(waiting) and not waiting[0].startswith("--")
+            others[name.replace("-", "_")] = waiting.pop(0) if has_value else None
+    return left, others
+
+
+def pairs(texts: Sequence[str], flag: str) -> dict[str, str]:
+    """``NAME=VALUE`` texts as a mapping.
+
+    >>> pairs(["hidden=128"], "option")
+    {'hidden': '128'}
+    """
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise UsageError(f"--{flag} must be NAME=VALUE, found {text!r}")
+        found[name.replace("-", "_")] = value
+    return found
+
+
+def task_options(texts: Sequence[str]) -> dict[str, Any]:
+    """Options of a task: numbers, true, false, none, or plain text.
+
+    >>> task_options(["hidden=128", "variant=printed"])
+    {'hidden': 128, 'variant': 'printed'}
+    """
+    return {name: any_value(value) for name, value in pairs(texts, "option").items()}
+
+
+def one_line(box: str) -> str:
+    """What tyro says in a box on several lines, without the box, the title and the pointers.
+
+    >>> box = '''
+    ... ╭─ Value error ─────────────────────────────────────────────────────────────────╮
+    ... │ Error parsing --steps: must be a whole number of at least 1, found 'x'        │
+    ... │ ───────────────────────────────────────────────────────────────────────────── │
+    ... │ For full helptext, see trimol run --help                                      │
+    ... ╰───────────────────────────────────────────────────────────────────────────────╯'''
+    >>> one_line(box)
+    "--steps must be a whole number of at least 1, found 'x'"
+    """
+    # Without UTF-8 there is no frame, and a rule under the title.
+    framed, lines = "│" in box, [line.strip(" │") for line in _plain(box).strip().splitlines()]
+    rules = [i for i, line in enumerate(lines) if len(line) > 2 and not line.strip("─-")]
+    first, last = (0, rules[:1]) if framed else (rules[0] if rules else 0, rules[1:2])
+    inside = lines[first + 1 : last[0] if last else len(lines)]
+    said = re.sub(r"\s+", " ", " ".join(inside)).strip()
+    said = re.sub(r"^Missing from [^:]*:", "missing", said)
+    said = re.sub(r"^Error parsing (\S+): ", r"\1 ", said.replace("(required)", "").strip())
+    return said.removesuffix(".") or "bad arguments"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def _flag(name: str) -> str:
+    return name.replace("_", "-")

@@ -1,0 +1,67 @@
+"""Failures that a user can cause: one line on stderr and an exit code, never a traceback.
+
+A programming error is no such failure: it keeps its traceback.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from trimol._failures import UserError
+
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+
+
+class UsageError(Exception):
+    """The command was called wrongly; the text is the one line that says how."""
+
+
+def reported(action: Callable[[], int]) -> int:
+    """Run an action and return its exit code; what fails is said in one line on stderr."""
+    try:
+        return action()
+    except UsageError as error:
+        return _say(error, MISUSED)
+    except KeyboardInterrupt as stop:
+        return _say(str(stop) or "interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has gone, as in `| head`: nobody is left to be told.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:
+        said = explained(error)
+        if said is None:
+            raise
+        # A run that was told to stop knows which exit code its shell expects.
+        return _say(said, getattr(error, "code", FAILED))
+
+
+def explained(error: Exception) -> str | None:
+    """What to tell the user about a failure that a user can cause; None for any other.
+
+    >>> explained(FileNotFoundError(2, "No such file or directory", "runs/x"))
+    'runs/x: No such file or directory'
+    >>> explained(KeyError("x")) is None
+    True
+    """
+    if isinstance(error, OSError):
+        said = error.strerror or str(error)
+        return f"{error.filename}: {said}" if error.filename else said
+    if isinstance(error, UserError):
+        return str(error)
+    return None
+
+
+@contextmanager
+def usage() -> Iterator[None]:
+    """What is wrong with a value here is wrong with the command line."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _say(what: object, code: int) -> int:
+    print(f"trimol: {' '.join(str(what).split())}", file=sys.stderr)
+    return code

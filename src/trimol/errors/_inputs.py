@@ -1,0 +1,93 @@
+"""What a user hands over to be measured, checked, and left as it was."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trimol._failures import BadType, BadValue
+from trimol.gradients import Evidence, Losses
+from trimol.gradients.losses import as_vector
+
+
+class LossVector:
+    """The user's losses, checked: as many on every batch, and as many as weights.
+
+    Args:
+        losses: The user's function.
+        params: The parameters that each loss must reach.
+        weights: How many weights there are; None without.
+    """
+
+    def __init__(
+        self, losses: Callable[[Any], Losses], params: Sequence[Tensor], weights: int | None
+    ) -> None:
+        if not callable(losses):
+            raise BadType(
+                "losses must be a function from a batch to its loss vector, found "
+                f"{type(losses).__name__}"
+            )
+        self.losses, self.params, self.weights = losses, params, weights
+        self.objectives: int | None = None
+
+    def __call__(self, batch: Any) -> Tensor:
+        """The loss vector of a batch."""
+        vector = as_vector(self.losses(batch))
+        if self.objectives is None:
+            self._first(vector)
+        if len(vector) != self.objectives:
+            raise BadValue(
+                f"losses must give as many losses on every batch, found {self.objectives} and "
+                f"{len(vector)}"
+            )
+        return vector
+
+    def _first(self, vector: Tensor) -> None:
+        self.objectives = len(vector)
+        if self.weights not in (None, self.objectives):
+            raise BadValue(
+                f"weights must have {self.objectives} entries, one per objective, found "
+                f"{self.weights}"
+            )
+        # A loss that reaches no parameter would have a zero gradient, and make R_opt zero.
+        Evidence([vector], self.params, self.objectives)
+
+
+def checked_weights(weights: Tensor | Sequence[float] | None) -> Tensor | None:
+    """λ in float64, scaled to sum to one."""
+    if weights is None:
+        return None
+    found = torch.as_tensor(weights, dtype=torch.float64).detach().cpu()
+    if found.dim() != 1 or not found.isfinite().all():
+        raise BadValue(f"weights must be finite numbers in one dimension, found {weights!r}")
+    if not found.sum() > 0:
+        raise BadValue(f"weights must have a positive sum, found {found.tolist()}")
+    # What is on the simplex to single precision is left as it is, to the last bit.
+    return found if abs(found.sum() - 1) < 1e-6 else found / found.sum()
+
+
+def check_rho(rho: float) -> None:
+    """Raise unless ρ is a number of at least 0."""
+    if not isinstance(rho, Real) or not 0 <= rho < float("inf"):
+        raise BadValue(f"rho must be a finite number of at least 0, found {rho!r}")
+
+
+def check_loader(name: str, loader: Iterable[Any]) -> None:
+    """Raise unless this is an iterable of batches."""
+    # A tensor and a data set can be iterated too, but sample by sample.
+    if isinstance(loader, Tensor) or not hasattr(loader, "__iter__"):
+        raise BadType(
+            f"{name} must be an iterable of batches (a DataLoader, a list of batches), found "
+            f"{type(loader).__name__}"
+        )
+
+
+@contextmanager
+def undisturbed(params: Sequence[Tensor]) -> Iterator[None]:
+    """With gradients on, and torch's random state (loaders take from it, too) put back after."""
+    cuda = sorted({p.get_device() for p in params if p.is_cuda})
+    with torch.random.fork_rng(cuda), torch.enable_grad():
+        yield

@@ -1,0 +1,78 @@
+"""Walking the autograd graph that the forward pass recorded. It is read, never changed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import Node, get_gradient_edge
+
+from trimol._failures import BadValue
+
+ACCUMULATE = "torch::autograd::AccumulateGrad"
+REENTRANT = "CheckpointFunctionBackward"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The recorded graph behind some losses.
+
+    Attributes:
+        nodes: Every node comes after the nodes it takes its inputs from; the last made the losses.
+        edges: For each node, where its inputs came from.
+        entrances: Where a parameter, by its ``id``, enters: a node and the number of its output.
+        active: The nodes that depend on the parameters, those where a parameter enters included.
+        others: The leaves that require a gradient and are not among the parameters.
+    """
+
+    nodes: list[Node]
+    edges: dict[Node, tuple[tuple[Node | None, int], ...]]
+    entrances: dict[int, tuple[Node, int]]
+    active: set[Node]
+    others: list[Tensor]
+
+    def shares(self, graph: "Graph") -> bool:
+        """Whether a node, other than a leaf, belongs to both graphs."""
+        return any(node in graph.edges for node, sources in self.edges.items() if sources)
+
+
+def record(losses: Tensor, params: Sequence[Tensor]) -> Graph:
+    """Read the graph behind ``losses``, depth first, without recursion."""
+    leaves = {id(p) for p in params}
+    # A parameter inside the graph says where it enters; a leaf's node is met on the way.
+    entrances = {id(p): (p.grad_fn, p.output_nr) for p in params if p.grad_fn is not None}
+    active = {node for node, _ in entrances.values()}
+    nodes: list[Node] = []
+    edges: dict[Node, tuple[tuple[Node | None, int], ...]] = {}
+    others: list[Tensor] = []
+    stack: list[tuple[Node, bool]] = [(get_gradient_edge(losses).node, False)]
+    while stack:
+        node, inputs_done = stack.pop()
+        if inputs_done:
+            nodes.append(node)
+            if any(source in active for source, _ in edges[node]):
+                active.add(node)
+        elif node not in edges:
+            sources = edges[node] = node.next_functions
+            stack.append((node, True))
+            for source, _ in sources:
+                if source is not None and source not in edges:
+                    stack.append((source, False))
+            if isinstance(node, BackwardCFunction):
+                _check_checkpoint(node)
+            elif not sources and node.name() == ACCUMULATE:
+                leaf: Tensor = node.variable  # type: ignore[attr-defined]
+                if id(leaf) in leaves:
+                    entrances[id(leaf)] = (node, 0)
+                    active.add(node)
+                else:
+                    others.append(leaf)
+    return Graph(nodes, edges, entrances, active, others)
+
+
+def _check_checkpoint(node: Node) -> None:
+    if node.name() == REENTRANT:
+        raise BadValue(
+            "losses pass through torch.utils.checkpoint with use_reentrant=True, which hides its "
+            "parameters from torch.autograd.grad: set use_reentrant=False"
+        )

@@ -1,0 +1,41 @@
+"""The parameters that a method weighs, checked."""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from trimol._failures import BadType, BadValue
+
+
+def checked(params: Iterable[Tensor]) -> list[Tensor]:
+    """``params`` as a list of distinct tensors, with one clear error where it is not."""
+    if isinstance(params, Tensor):
+        raise BadType("params must be an iterable of tensors, found a single tensor")
+    if isinstance(params, nn.Module):
+        raise BadType(
+            "params must be an iterable of tensors, found a module: pass its .parameters()"
+        )
+    found: dict[int, Tensor] = {}
+    for i, p in enumerate(params):
+        if not isinstance(p, Tensor):
+            raise BadType(f"params must hold tensors, found {type(p).__name__} at place {i}")
+        if p.is_complex():
+            raise BadType(f"params must be real, found {p.dtype} at place {i}")
+        found[id(p)] = p  # tied weights are one parameter
+    if not found:
+        raise BadValue("params must hold at least one tensor, found none (an empty generator?)")
+    return list(found.values())
+
+
+def dense(gradient: Tensor) -> Tensor:
+    """A gradient as autograd gives it (some embeddings': sparse) as an ordinary tensor."""
+    return gradient if gradient.layout is torch.strided else gradient.to_dense()
+
+
+def trainable(params: Sequence[Tensor]) -> list[Tensor]:
+    """The parameters that can receive a gradient now."""
+    live = [p for p in params if p.requires_grad]
+    if not live:
+        raise BadValue(f"params must hold a tensor that requires grad, found {len(params)} frozen")
+    return live

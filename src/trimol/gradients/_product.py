@@ -1,0 +1,223 @@
+"""G1ᵀ(G2 λ) without a Jacobian, at a cost that does not grow with the number of objectives.
+
+v = G2 λ = ∇(λᵀF_z2) is one backward. G1ᵀv is the directional derivative of F_z1 along v: M numbers
+that one pass can give. Three exact ways, fastest first; `directional` takes the first that the
+graph allows and says which:
+
+``tangents``
+    forward mode along the recorded graph (`gradients._tangents`): one pass, nothing recorded.
+``double-vjp``
+    u ↦ G1 u is linear in u; the derivative of ⟨G1 u, v⟩ in u is G1ᵀv: a backward that is itself
+    recorded, and a backward through it.
+``backwards``
+    M backwards with a running inner product each: the only way where the graph has no second
+    derivative (``torch.compile``). The cost grows with M, memory does not.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+
+from trimol._failures import BadType, BadValue
+from trimol.gradients import _hooks as hooks
+from trimol.gradients import _reduce as reduce
+from trimol.gradients._autocast import no_autocast
+from trimol.gradients._graph import Graph, record
+from trimol.gradients._params import checked, dense, trainable
+from trimol.gradients._rules import Unsupported
+from trimol.gradients._tangents import push
+from trimol.gradients.losses import Losses, as_vector, entries
+
+Route = Literal["tangents", "double-vjp", "backwards"]
+
+
+@dataclass(frozen=True)
+class Directional:
+    """G1ᵀv, and the way it was computed.
+
+    Attributes:
+        values: One number per objective.
+        route: The way taken.
+        reason: Why not a faster way; empty for the fastest.
+    """
+
+    values: Tensor
+    route: Route
+    reason: str = ""
+
+
+@no_autocast()
+def product(
+    first: Losses,
+    second: Losses,
+    weights: Tensor,
+    params: Iterable[Tensor],
+    *,
+    route: Route | None = None,
+) -> Tensor:
+    r"""The M numbers :math:`G_1^\top (G_2 \lambda)` in O(1) passes, exactly.
+
+    Here :math:`G_i = \nabla F_{z_i}(x)` is the d × M matrix of gradients of the i-th loss vector.
+    Under an initialised ``torch.distributed`` group, both are those of the global batch.
+
+    Args:
+        first: Losses on the batch z1: a 1-D tensor, or a sequence of scalars.
+        second: Losses on the independent batch z2.
+        weights: λ, one entry per objective of ``second``.
+        params: The parameters x. Those that need no gradient, or that the losses do not reach,
+            count as zero.
+        route: ``None`` takes the fastest exact way; a name insists on that one.
+
+    Returns:
+        One number per objective of ``first``.
+
+    Example:
+        >>> import torch
+        >>> from trimol.gradients import product
+        >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> first = torch.stack([x.sum(), x[0] ** 2])
+        >>> second = torch.stack([x.prod(), x[1] ** 2])
+        >>> product(first, second, torch.tensor([0.5, 0.5]), [x])
+        tensor([3.5000, 2.0000])
+    """
+    if route is not None and route not in get_args(Route):
+        raise BadValue(f"route must be one of {', '.join(get_args(Route))}, found {route!r}")
+    one, two = as_vector(first, "first"), as_vector(second, "second")
+    live = trainable(checked(params))
+    if not isinstance(weights, Tensor):
+        raise BadType(f"weights must be a tensor, found {type(weights).__name__}")
+    if weights.shape != two.shape:
+        raise BadValue(
+            f"weights must have one entry per objective, {len(two)}, found shape "
+            f"{tuple(weights.shape)}"
+        )
+    vector = reduce.mean_large(gradient(two, live, weights))
+    local = directional(record(one, live), one, live, vector, route)
+    return reduce.mean_small(local.values)
+
+
+def gradient(
+    losses: Tensor, params: Sequence[Tensor], weights: Tensor, *, retain: bool = True
+) -> Sequence[Tensor]:
+    """G λ, one tensor per parameter (zeros where the losses do not reach it)."""
+    gradients = torch.autograd.grad(
+        losses, params, weights.to(losses), retain_graph=retain, materialize_grads=True
+    )
+    return [dense(g) for g in gradients]
+
+
+def directional(
+    graph: Graph,
+    losses: Tensor,
+    params: Sequence[Tensor],
+    vector: Sequence[Tensor],
+    route: Route | None = None,
+) -> Directional:
+    """Gᵀv of this process's losses, by ``route`` or by the fastest exact way."""
+    reasons: list[str] = []
+    hooked = hooks.possible(graph, params)
+    if route in (None, "tangents"):
+        try:
+            values = push(graph, losses, params, vector)
+            if hooked:
+                _verify(graph, losses, params, vector, values)
+            return Directional(values, "tangents")
+        except Unsupported as error:
+            reasons.append(f"no tangents: {error}")
+    if route in (None, "double-vjp"):
+        try:
+            values = _double_vjp(graph, losses, params, vector)
+            if hooked or any(isinstance(node, BackwardCFunction) for node in graph.active):
+                _verify(graph, losses, params, vector, values)
+            return Directional(values, "double-vjp", "; ".join(reasons))
+        except Unsupported as error:
+            reasons.append(f"no double-vjp: {error}")
+    if route in (None, "backwards"):
+        return Directional(_backwards(losses, params, vector), "backwards", "; ".join(reasons))
+    raise BadValue(f"route {route!r} is not possible on this graph: {reasons[-1]}")
+
+
+def _double_vjp(
+    graph: Graph, losses: Tensor, params: Sequence[Tensor], vector: Sequence[Tensor]
+) -> Tensor:
+    """∂⟨Gu, v⟩/∂u at u = 1."""
+    probe = torch.ones_like(losses).requires_grad_()
+    try:
+        gradients = torch.autograd.grad(
+            losses, params, probe, create_graph=True, materialize_grads=True
+        )
+        pulled = [dense(g) for g in gradients]
+        reached = [(p, v) for p, v in zip(pulled, vector, strict=True) if p.requires_grad]
+        if not reached:
+            raise Unsupported("the backward pass left no graph")
+        (values,) = torch.autograd.grad(
+            [p for p, _ in reached], probe, [v for _, v in reached], retain_graph=True
+        )
+    except RuntimeError as error:
+        raise Unsupported(str(error)) from error
+    _check_linear(graph, pulled, vector, values.double().sum())
+    return values
+
+
+def _verify(
+    graph: Graph,
+    losses: Tensor,
+    params: Sequence[Tensor],
+    vector: Sequence[Tensor],
+    values: Tensor,
+) -> None:
+    """Hold Gᵀv against one plain backward, Gu.
+
+    A hook is missed by tangents; a hook or a backward written in Python that leaves the graph
+    (NumPy, ``.detach()``) would be differentiated to zero without a word. u gives every objective
+    the same share, so that an error in a small one is not lost beside a large one.
+    """
+    sizes = values.double().abs()
+    positive = sizes[sizes > 0]
+    smallest = positive.min() if len(positive) else sizes.new_ones(())
+    shares = smallest / sizes.clamp_min(smallest)
+    pulled = gradient(losses, params, shares)
+    _check_linear(graph, pulled, vector, shares.to(losses).double() @ values.double())
+
+
+def _check_linear(
+    graph: Graph, pulled: Sequence[Tensor], vector: Sequence[Tensor], expected: Tensor
+) -> None:
+    """u ↦ Gu is linear, so ⟨Gu, v⟩ must be uᵀ(Gᵀv), to the coarsest rounding in the graph."""
+    scale = (norm(pulled) * norm(vector)).item()
+    gap = abs((inner(pulled, vector) - expected).item())
+    eps = max(torch.finfo(dtype).eps for dtype in _dtypes(graph))
+    if not gap <= scale * eps**0.6:
+        raise Unsupported("a hook or a backward pass written in Python is not differentiable")
+
+
+def _dtypes(graph: Graph) -> set[torch.dtype]:
+    outputs = (output for node in graph.active for output in node._input_metadata)
+    return {output.dtype for output in outputs if output.dtype.is_floating_point}
+
+
+def _backwards(losses: Tensor, params: Sequence[Tensor], vector: Sequence[Tensor]) -> Tensor:
+    """⟨∇f_m, v⟩ for one objective after another."""
+    values = []
+    for entry in entries(losses):
+        gradients = torch.autograd.grad(entry, params, retain_graph=True, materialize_grads=True)
+        values.append(inner([dense(g) for g in gradients], vector))
+    return torch.stack(values).to(losses)
+
+
+def inner(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
+    """⟨a, b⟩ over lists of tensors, in float64."""
+    terms = [
+        torch.dot(x.detach().reshape(-1).double(), y.detach().reshape(-1).double())
+        for x, y in zip(a, b, strict=True)
+    ]
+    return torch.stack([t.to(terms[0].device) for t in terms]).sum()
+
+
+def norm(tensors: Sequence[Tensor]) -> Tensor:
+    """‖a‖ over a list of tensors, in float64."""
+    return inner(tensors, tensors).sqrt()

@@ -1,0 +1,218 @@
+"""Jacobians and Gramians of losses: one backward per objective, in blocks of bounded memory.
+
+A block of rows is computed by a loop of backwards, or as one batched backward
+(``is_grads_batched``) where that is the faster of the two: on an accelerator, and for networks so
+small that the time goes into calling operators rather than into arithmetic. Both are exact.
+"""
+
+import functools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import GradientEdge
+
+from trimol._failures import BadValue
+from trimol.gradients import _reduce as reduce
+from trimol.gradients._autocast import no_autocast
+from trimol.gradients._graph import record
+from trimol.gradients._params import checked, dense, trainable
+from trimol.gradients.losses import Losses, as_vector, entries
+
+# On a CPU a batched block pays while it fits in the cache (1 MB of float32): its rows, and each of
+# the intermediate gradients on the way to them (measured: benchmarks/rows.py).
+CACHED_ENTRIES = 2**18
+SMALLEST_BATCH = 4
+LARGEST_BATCH = 32
+
+
+@no_autocast()
+def jacobian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = None) -> Tensor:
+    r"""The M × d Jacobian: row m is :math:`\nabla f_m`, flattened in the order of ``params``.
+
+    Under an initialised ``torch.distributed`` group it is that of the global batch.
+
+    Args:
+        losses: A 1-D tensor with one entry per objective, or a sequence of scalars.
+        params: The parameters. Where no gradient arrives (frozen, unused) the columns are zero.
+        chunk: How many objectives to differentiate at once, at most; bounds the memory taken
+            beyond the result. ``None`` is all of them.
+
+    Example:
+        >>> import torch
+        >>> from trimol.gradients import jacobian
+        >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> jacobian([x.sum(), x.prod()], [x])
+        tensor([[1., 1.],
+                [2., 1.]])
+    """
+    vector = as_vector(losses)
+    held, size = checked(params), _checked_chunk(chunk, vector)
+    if size >= len(vector):
+        ((_, result),) = row_blocks(vector, held, size)
+        return result
+    result = _empty(len(vector), held)
+    for start, rows in row_blocks(vector, held, size):
+        result[start : start + size] = rows
+        del rows  # before the next block is made
+    return result
+
+
+@no_autocast()
+def gramian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = None) -> Tensor:
+    r"""The M × M Gramian :math:`G^\top G` of the gradients: entry (i, j) is ⟨∇f_i, ∇f_j⟩.
+
+    Under an initialised ``torch.distributed`` group the gradients are those of the global batch.
+
+    Args:
+        losses: A 1-D tensor with one entry per objective, or a sequence of scalars.
+        params: The parameters.
+        chunk: How many gradients to hold at once, at most. With fewer than M, gradients are
+            computed anew for each pair of blocks: memory for 2·chunk gradients instead of M, for
+            (M/chunk + 1)/2 times the backwards.
+
+    Example:
+        >>> import torch
+        >>> from trimol.gradients import gramian
+        >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+        >>> gramian([x.sum(), x.prod()], [x])
+        tensor([[2., 3.],
+                [3., 5.]])
+    """
+    vector = as_vector(losses)
+    held, size = checked(params), _checked_chunk(chunk, vector)
+    if size >= len(vector):
+        return gram(jacobian(vector, held))
+    result = vector.new_empty(len(vector), len(vector), dtype=_wide(_dtype(held)))
+    for start, rows in row_blocks(vector, held, size):
+        here = slice(start, start + len(rows))
+        result[here, here] = gram(rows)
+        for other, columns in row_blocks(vector, held, size, start + size):
+            there = slice(other, other + len(columns))
+            result[here, there] = rows.to(result.dtype) @ columns.to(result.dtype).T
+            result[there, here] = result[here, there].T
+            del columns  # before the next block is made
+        del rows
+    return result
+
+
+def own_gramian(losses: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+    """As `gramian`, for tensors of which every process holds those of its own samples.
+
+    Joined, they are longer, not averaged: the Gramian is the sum of what each process finds, where
+    the mean over W processes divides every gradient by W.
+    """
+    ((_, rows),) = row_blocks(losses, tensors, len(losses), joined=False)
+    return reduce.mean_small(gram(rows)) / reduce.processes()
+
+
+def gram(rows: Tensor) -> Tensor:
+    """J Jᵀ, symmetric to the bit, at least in float32."""
+    wide = rows.to(_wide(rows.dtype))
+    product = wide @ wide.T
+    return (product + product.T) / 2
+
+
+def row_blocks(
+    losses: Tensor, params: Sequence[Tensor], chunk: int, start: int = 0, *, joined: bool = True
+) -> Iterator[tuple[int, Tensor]]:
+    """Rows ``start``, ``start + 1``, … of the Jacobian, ``chunk`` at a time, with their number."""
+    width = min(_batch_width(losses, params), chunk)
+    for low, high in _spans(start, len(losses), chunk):
+        rows = _empty(high - low, params)
+        if width < SMALLEST_BATCH or not _batches(rows, losses, params, low, width):
+            _loop(rows, entries(losses)[low:high], params)
+        if joined:
+            (rows,) = reduce.mean_large([rows])
+        yield low, rows
+        del rows
+
+
+def _spans(start: int, stop: int, step: int) -> Iterator[tuple[int, int]]:
+    return pairwise([*range(start, stop, step), stop])
+
+
+def _loop(rows: Tensor, outputs: Sequence[Tensor | GradientEdge], params: Sequence[Tensor]) -> None:
+    """One backward per row, written into the result as it comes."""
+    live = trainable(params)
+    for row, output in zip(rows, outputs, strict=True):
+        gradients = torch.autograd.grad(output, live, retain_graph=True, allow_unused=True)
+        _write(row, gradients, params)
+
+
+def _batches(
+    rows: Tensor, losses: Tensor, params: Sequence[Tensor], start: int, width: int
+) -> bool:
+    """The rows as batched backwards; ``False`` where an operator or a hook cannot be batched."""
+    try:
+        for low, high in _spans(0, len(rows), width):
+            _batch(rows[low:high], losses, params, start + low, start + high)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _batch(rows: Tensor, losses: Tensor, params: Sequence[Tensor], low: int, high: int) -> None:
+    """The rows as one backward over a batch of unit vectors."""
+    units = torch.eye(len(losses), dtype=losses.dtype, device=losses.device)[low:high]
+    gradients = torch.autograd.grad(
+        losses,
+        trainable(params),
+        units,
+        retain_graph=True,
+        allow_unused=True,
+        is_grads_batched=True,
+    )
+    _write(rows, gradients, params)
+
+
+def _batch_width(losses: Tensor, params: Sequence[Tensor]) -> int:
+    """How many rows to compute as one batch (1: a loop).
+
+    Decided by size and node types alone, never by timing: the same step always takes the same way.
+    """
+    nodes = record(losses, trainable(params)).nodes
+    if len(losses) < SMALLEST_BATCH:
+        return 1
+    if any(isinstance(node, BackwardCFunction) for node in nodes):
+        return 1  # written in Python: may have no batching rule
+    if losses.device.type != "cpu":
+        return LARGEST_BATCH
+    if any("Rnn" in node.name() for node in nodes):
+        return 1  # no batching rule
+    outputs = [math.prod(o.shape) for node in nodes for o in node._input_metadata]
+    size = max(sum(p.numel() for p in params), *outputs, 1)
+    return int(min(LARGEST_BATCH, CACHED_ENTRIES // size))
+
+
+def _empty(count: int, params: Sequence[Tensor]) -> Tensor:
+    return params[0].new_empty(count, sum(p.numel() for p in params), dtype=_dtype(params))
+
+
+def _dtype(params: Sequence[Tensor]) -> torch.dtype:
+    return functools.reduce(torch.promote_types, (p.dtype for p in params))
+
+
+def _write(rows: Tensor, gradients: Sequence[Tensor | None], params: Sequence[Tensor]) -> None:
+    """Put one gradient per trainable parameter into its columns; zeros where there is none."""
+    arrived = iter(gradients)
+    parts = []
+    for p in params:
+        gradient = next(arrived) if p.requires_grad else None
+        shape = (*rows.shape[:-1], p.numel())
+        flat = rows.new_zeros(shape) if gradient is None else dense(gradient).reshape(shape)
+        parts.append(flat.to(rows.dtype))
+    torch.cat(parts, dim=-1, out=rows)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _checked_chunk(chunk: int | None, losses: Tensor) -> int:
+    if chunk is not None and chunk < 1:
+        raise BadValue(f"chunk must be at least 1, found {chunk}")
+    return min(chunk or len(losses), len(losses))

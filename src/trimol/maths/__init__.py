@@ -1,0 +1,1 @@
+"""Maths on tensors: no autograd, no models."""

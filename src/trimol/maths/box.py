@@ -1,0 +1,59 @@
+r"""The box: the exact minimiser of a convex quadratic between zero and a cap.
+
+.. math:: \nu = \arg\min_{0 \le \nu \le C}\ \tfrac12 \nu^\top H \nu - q^\top \nu
+
+for a Gramian H of any rank, which an unbounded solver (`maths.cone`) may not be given: where
+H does not resist q, the cap does. An active set, on the equilibrated Gramian, in float64.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+_Array = npt.NDArray[np.float64]
+
+# Raises the equilibrated Gramian to definiteness by a few roundings, so that the multipliers of
+# dependent gradients are unique.
+_RAISE = 1e-13
+_ROUNDING = 1e-14
+
+
+def minimise(gramian: _Array, pull: _Array, cap: float) -> _Array:
+    """argmin ½νᵀHν − νᵀ ``pull`` over 0 ≤ ν ≤ ``cap``; zero for gradients of zero."""
+    sizes = np.sqrt(np.diagonal(gramian))
+    moving = (sizes > 0).nonzero()[0]
+    found, scale = np.zeros(len(gramian)), sizes[moving]
+    if not (pull[moving] > 0).any():
+        return found
+    C = gramian[np.ix_(moving, moving)] / np.outer(scale, scale)
+    C += (_RAISE - min(0, np.linalg.eigvalsh(C)[0])) * np.eye(len(C))
+    found[moving] = _active_set(C, pull[moving] / scale, cap * scale) / scale
+    return found.clip(0, cap)
+
+
+def _active_set(C: _Array, q: _Array, top: _Array) -> _Array:
+    """Free the entry that gains most; solve on the free ones, stepping no further than the box.
+
+    Every step lowers the objective, so that no set of free entries comes twice; the bound on the
+    number of steps only guards against cycles by rounding.
+    """
+    y, free = np.zeros_like(q), np.zeros(len(q), dtype=bool)
+    for _ in range(10 * len(q)):
+        slope = C @ y - q
+        gain = np.where(free, 0, np.where(y > 0, slope, -slope))
+        gain -= _ROUNDING * (np.abs(C) @ y + np.abs(q))
+        if not (gain > 0).any():
+            break
+        free[gain.argmax()] = True
+        while free.any():
+            held = q[free] - C[np.ix_(free, ~free)] @ y[~free]
+            move = np.linalg.solve(C[np.ix_(free, free)], held) - y[free]
+            room = np.where(move > 0, top[free] - y[free], y[free])
+            share = np.divide(room, np.abs(move), out=np.full_like(room, np.inf), where=move != 0)
+            y[free] = (y[free] + min(share.min(), 1) * move).clip(0, top[free])
+            if share.min() >= 1:
+                break
+            blocking = share <= share.min()
+            stopped = free.nonzero()[0][blocking]
+            y[stopped] = np.where(move[blocking] > 0, top[stopped], 0)
+            free[stopped] = False
+    return y

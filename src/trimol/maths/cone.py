@@ -1,0 +1,141 @@
+r"""The dual cone: the nearest direction along which every objective improves by a given amount.
+
+For gradients :math:`g_i` (rows of :math:`J`, Gramian :math:`G = JJ^\top`) the point nearest to
+:math:`J^\top u` among the d with :math:`Jd \ge f` is :math:`J^\top(u + v)`, where
+
+.. math:: v = \arg\min_{v \ge 0}\ \tfrac12 v^\top G v - (f - Gu)^\top v .
+
+Both solvers work on the equilibrated Gramian with scipy's compiled NNLS, exactly as
+:mod:`trimol.maths.simplex` does and with its parts: nothing here depends on the gradients' scale.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import scipy  # its submodules load when first used, which keeps the import short
+import torch
+
+from trimol.maths.simplex import (
+    _ROUNDING,
+    _equilibrate,
+    _factor,
+    _finfo,
+    _min_norm_one,
+    _nnls,
+    _polish,
+    _regularised,
+    _tolerance,
+)
+
+_Array = npt.NDArray[np.float64]
+_Mask = npt.NDArray[np.bool_]
+
+# Up to this M, one NNLS after another is faster than the overhead of a batch.
+_ONE_BY_ONE_UP_TO = 16
+
+
+def shortest(gramian: _Array, dtype: torch.dtype) -> tuple[_Array, float]:
+    """The min-norm weights and the norm they reach: zero where that is the rounding of ``dtype``.
+
+    Zero tells a Pareto stationary point: no direction improves every objective.
+    """
+    weights = _min_norm_one(gramian, 0.0, _tolerance(dtype))
+    squared = float(weights @ gramian @ weights)
+    rounding = 2 * len(gramian) * _finfo(dtype).eps
+    reached = squared > rounding * float(weights @ np.abs(gramian) @ weights)
+    return weights, math.sqrt(squared) if reached else 0.0
+
+
+def push(gramian: _Array, short: _Array) -> _Array:
+    """argmin ½vᵀGv - vᵀ ``short`` over v ≥ 0: what to add where Jd falls ``short`` of f.
+
+    This is Lawson and Hanson's least distance programming: min ‖x‖ with Jx ≥ short has the
+    solution on the ray of argmin ‖Aᵀy‖² + (yᵀ short - 1)², the problem of the min-norm point.
+    Feasible targets only: at a stationary point no more than zero can be reached.
+    """
+    C, inverse = _equilibrate(_regularised(gramian, 0.0))
+    c = inverse * short
+    if not c.max() > 0:
+        return np.zeros_like(c)
+    c = c / np.abs(c).max()
+    y = inverse * _polish(C, c, _nnls(C, c))
+    along, squared = y @ short, y @ gramian @ y
+    return np.asarray(y * (along / squared)) if along > 0 and squared > 0 else np.zeros_like(c)
+
+
+def pushes(gramian: _Array) -> _Array:
+    """Row i is the v that takes gᵢ to the dual cone {d: Jd ≥ 0}.
+
+    One NNLS for each gradient with a conflict. Beyond a few objectives all at once, by block
+    pivoting; then NNLS has only those left for which that finds no certified solution.
+    """
+    size = len(gramian)
+    found = np.zeros_like(gramian)
+    left = np.flatnonzero((gramian < 0).any(1))
+    if not len(left):
+        return found
+    if size == 2:
+        found[0, 1], found[1, 0] = -gramian[0, 1] / gramian[1, 1], -gramian[0, 1] / gramian[0, 0]
+        return found
+    C, inverse = _equilibrate(_regularised(gramian, 0.0))
+    if size > _ONE_BY_ONE_UP_TO:
+        found[left], solved = _pivoted(C, C[left])
+        left = left[~solved]
+    if len(left):
+        factor, order = _factor(C)
+        place = np.argsort(order)
+        for i in left:
+            found[i, order] = scipy.optimize.nnls(factor, -factor[:, place[i]])[0]
+    return np.asarray(found * inverse / inverse[:, None])
+
+
+def _pivoted(C: _Array, q: _Array) -> tuple[_Array, _Mask]:
+    """Solve y ≥ 0, Cy + q ≥ 0, yᵀ(Cy + q) = 0 for every row of q; tell where that succeeded.
+
+    Block principal pivoting (Júdice and Pires): solve on a support and exchange all infeasible
+    entries, while their number falls at least every fourth time; else only the last of them.
+    """
+    count, size = q.shape
+    solution, solved = np.zeros_like(q), np.zeros(count, dtype=bool)
+    rows, support = np.arange(count), q < 0  # of the problems that are not finished
+    fewest, patience = np.full(count, size + 1), np.full(count, 3)
+    for _ in range(size):
+        y = _on_supports(C, q, support)
+        if y is None:
+            break
+        slack = y @ C + q
+        allowed = 4 * _ROUNDING * (np.abs(y) @ np.abs(C) + np.abs(q))
+        wrong = np.where(support, ~(y >= 0), ~(slack >= -allowed))
+        number = wrong.sum(1)
+        certified = (number == 0) & (~support | (np.abs(slack) <= allowed)).all(1)
+        solution[rows[certified]], solved[rows[certified]] = y[certified], True
+
+        going = number > 0
+        if not going.any():
+            break
+        better = number < fewest
+        patience = np.where(better, 3, patience - 1)
+        fewest = np.minimum(number, fewest)
+        last = np.arange(size) == size - 1 - wrong[:, ::-1].argmax(1)[:, None]
+        support ^= np.where((patience >= 0)[:, None], wrong, wrong & last)
+        rows, q, support = rows[going], q[going], support[going]
+        fewest, patience = fewest[going], patience[going]
+    return solution, solved
+
+
+def _on_supports(C: _Array, q: _Array, support: _Mask) -> _Array | None:
+    """The y with (Cy + q)ᵢ = 0 on each row's support and y = 0 elsewhere, if C allows it."""
+    width = support.sum(1).max()
+    places = np.argsort(~support, axis=1, kind="stable")[:, :width]
+    inside = np.take_along_axis(support, places, 1)
+    blocks = C[places[:, :, None], places[:, None, :]]
+    blocks = np.where(inside[:, :, None] & inside[:, None, :], blocks, np.eye(width))
+    target = np.where(inside, -np.take_along_axis(q, places, 1), 0.0)
+    try:
+        found = np.linalg.solve(blocks, target[..., None])[..., 0]
+    except np.linalg.LinAlgError:
+        return None
+    y = np.zeros_like(q)
+    np.put_along_axis(y, places, found, 1)
+    return y

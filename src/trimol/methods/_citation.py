@@ -1,0 +1,30 @@
+"""BibTeX of what you ran."""
+
+import re
+from importlib.resources import files
+
+from trimol.methods._registry import get
+from trimol.methods.base import Method
+
+
+def citation(method: str | Method | type[Method]) -> None:
+    """Print the BibTeX entry of a method.
+
+    Args:
+        method: A method, its class or its name.
+
+    Example:
+        >>> import trimol
+        >>> trimol.citation("mgda")  # doctest: +ELLIPSIS
+        @article{desideri2012multiple,
+          title = {Multiple-gradient descent algorithm (MGDA) for multiobjective optimization},
+        ...
+    """
+    kind = get(method) if isinstance(method, str) else method
+    print(_entries()[kind.reference])
+
+
+def _entries() -> dict[str, str]:
+    text = files("trimol.methods").joinpath("references.bib").read_text(encoding="utf-8")
+    blocks = re.findall(r"^@.*?^}$", text, re.DOTALL | re.MULTILINE)
+    return {re.findall(r"^@\w+{([^,]+),", block)[0]: block for block in blocks}

@@ -1,0 +1,36 @@
+"""Methods by name: the name of a method is that of its file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trimol import _lazy
+from trimol._failures import BadValue
+
+if TYPE_CHECKING:
+    from trimol.methods.base import Method
+
+_PLACES = {
+    place.partition(":")[0].rpartition(".")[2]: place
+    for place in _lazy.stubbed(Path(__file__).with_name("algorithms.pyi")).values()
+}
+
+
+def names() -> list[str]:
+    """The names of all methods, in the order of the documentation.
+
+    >>> names()[:3]
+    ['static', 'mgda', 'modo']
+    """
+    return list(_PLACES)
+
+
+def get(name: str) -> "type[Method]":
+    """The method's class.
+
+    >>> get("modo")
+    <class 'trimol.methods.modo.MoDo'>
+    """
+    if name not in _PLACES:
+        raise BadValue(f"name must be one of {', '.join(_PLACES)}, found {name!r}")
+    method: type[Method] = _lazy.found(_PLACES[name])
+    return method

@@ -1,0 +1,1 @@
+"""Commands about the paper: found by the command line through the registration."""

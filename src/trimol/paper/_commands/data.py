@@ -1,0 +1,124 @@
+"""Data sets: which are there (trimol data), fetch one (trimol data get mnist), check one."""
+
+import json as json_format
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from trimol.cli._parse import parse
+from trimol.cli._reporting import FAILED, UsageError, usage
+from trimol.paper._data import fetch, sources
+from trimol.paper._data.download import Watch
+from trimol.paper._data.sources import Source
+
+
+@dataclass(frozen=True)
+class Options:
+    """Say which data sets are there, or fetch some from the network and verify them."""
+
+    action: tyro.conf.Positional[Literal["list", "get", "check"]] = "list"
+    """list: what is there; get: fetch what is missing of those named; check: are they whole."""
+    names: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME")]] = ()
+    """The data sets to fetch or check."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    """Under which folder; by default $TRIMOL_DATA, or the user's cache if that is not set."""
+    mirror: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ADDRESS")] = ()
+    """Addresses to fetch from, instead of the known ones."""
+    json: bool = False
+    """Print JSON."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command and return the exit code."""
+    options = parse(Options, arguments, "data")
+    if options.action == "list":
+        if options.names:
+            raise UsageError(f"to fetch a data set: trimol data get {' '.join(options.names)}")
+        return _list(options)
+    if not options.names:
+        raise UsageError(f"name what to {options.action}: {', '.join(sources.sources())}")
+    with usage():
+        wanted = [sources.source(name) for name in options.names]
+    return _get(wanted, options) if options.action == "get" else _check(wanted, options)
+
+
+def _list(options: Options) -> int:
+    found = [_state(source) for source in sources.sources().values()]
+    if options.json:
+        print(json_format.dumps(found, indent=1))
+        return 0
+    width = max(len(str(state["data"])) for state in found)
+    for state in found:
+        print(f"{state['data']:<{width}} {state['title']}")
+        print(f"{'':<{width}} licence: {state['licence']} ({state['home']})")
+        print(
+            f"{'':<{width}} {state['where'] or 'not here: trimol data get ' + str(state['data'])}"
+        )
+    return 0
+
+
+def _state(source: Source) -> dict[str, str | None]:
+    """Where a data set is, if all of it is there; whether it is sound is for `get` and `check`."""
+    where = fetch.find(source)
+    return {
+        "data": source.name,
+        "title": source.title,
+        "licence": source.licence,
+        "home": source.home,
+        "where": None if where is None else str(where),
+    }
+
+
+def _get(wanted: Sequence[Source], options: Options) -> int:
+    mirrors = [m if m.endswith("/") else f"{m}/" for m in options.mirror] or None
+    paths = []
+    for source in wanted:
+        print(f"{source.name}, licence: {source.licence} ({source.home})", file=sys.stderr)
+        with _progress() as watch:
+            paths += fetch.get(source, options.out, mirrors=mirrors, watch=watch)
+    _print(paths, options)
+    return 0
+
+
+def _check(wanted: Sequence[Source], options: Options) -> int:
+    paths, problems = [], []
+    for source in wanted:
+        expected, wrong = fetch.check(source, options.out)
+        paths += expected
+        problems += wrong
+    if problems:
+        print("\n".join(f"trimol: {line}" for line in problems), file=sys.stderr)
+        return FAILED
+    _print(paths, options)
+    return 0
+
+
+def _print(paths: Sequence[Path], options: Options) -> None:
+    if options.json:
+        print(json_format.dumps({"files": [str(path) for path in paths]}, indent=1))
+    else:
+        for path in paths:
+            print(f"{path}: there, {'with all its files' if path.is_dir() else 'verified'}")
+
+
+@contextmanager
+def _progress() -> Iterator[Watch]:
+    """A bar for each file, on stderr."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, TransferSpeedColumn(), console=Console(stderr=True)) as progress:
+        bars = {}
+
+        def watch(name: str, done: int, total: int | None) -> None:
+            if name not in bars:
+                bars[name] = progress.add_task(name, total=total)
+            progress.update(bars[name], completed=done, total=total)
+
+        yield watch

@@ -1,0 +1,221 @@
+"""Run the paper's figures and tables again, and the ledger of its claims."""
+
+import json as json_format
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from trimol.cli._live import shown
+from trimol.cli._parse import parse
+from trimol.cli._progress import Progress
+from trimol.cli._reporting import UsageError, usage
+from trimol.cli._run_view import RunView
+from trimol.cli._values import count, typed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from trimol.runs import Row
+    from trimol.runs import study as results
+    from trimol.runs.study import Study
+
+ALL = "all"
+MOST_ROWS = 40  # more are for machines: they are in study.json
+
+
+@dataclass(frozen=True)
+class Options:
+    """Run the paper's figures and tables again, and the ledger of its claims.
+
+    Without a name it lists the studies. What is done already is not done again.
+    """
+
+    names: Positional[Annotated[tuple[str, ...], arg(metavar="NAME")]] = ()
+    """The studies, or `all` (but those of NYU-v2, which need a GPU)."""
+    quick: bool = False
+    """Fewer seeds and steps: to see whether it works, not what is true."""
+    full: bool = False
+    """As far as the paper went, where a study goes less far by default: hours."""
+    regime: Annotated[
+        Literal["frozen", "finetune"] | None, typed(str, "frozen|finetune", unset="frozen")
+    ] = None
+    """Office: train on features of a frozen backbone, or the backbone, too (for a GPU)."""
+    budget: Annotated[
+        Literal["equal", "paper"] | None, typed(str, "equal|paper", unset="equal")
+    ] = None
+    """Multi-task: the same samples for all, or MoDo also with the paper's larger budget."""
+    seeds: Annotated[int | None, typed(count, "N", unset="per-study")] = None
+    """Seeds, or trials."""
+    out: Annotated[Path, typed(Path, "DIR")] = Path("runs/reproduce")
+    """Where studies are kept, each in a folder of its own."""
+    json: bool = False
+    """Print the result as JSON."""
+    quiet: bool = False
+    """Show no progress."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command and return the exit code."""
+    options = parse(Options, arguments, "reproduce")
+    names = _names(options)
+    if not names:
+        return _list(options)
+    found = [_run(name, options) for name in names]
+    if options.json:
+        print(json_format.dumps(_for_machines(found), indent=1, allow_nan=False))
+    else:
+        for study in found:
+            _show(study)
+        print(f"Next: trimol report {options.out}")
+    return 0
+
+
+def _names(options: Options) -> list[str]:
+    from trimol import paper as reproduce
+
+    known = reproduce.names()
+    for name in options.names:
+        if name not in (*known, ALL):
+            raise UsageError(f"unknown study {name!r}: the studies are {', '.join(known)}, {ALL}")
+    together = [name for name in known if not reproduce.get(name).apart]
+    names = together if ALL in options.names else list(options.names)
+    with usage():  # before anything runs
+        for name in names:
+            reproduce.get(name).checked({"regime": options.regime, "budget": options.budget})
+    return names
+
+
+def _list(options: Options) -> int:
+    from trimol import paper as reproduce
+
+    found = [{"study": name, "title": reproduce.get(name).title} for name in reproduce.names()]
+    if options.json:
+        print(json_format.dumps(found, indent=1))
+        return 0
+    width = max(len(study["study"]) for study in found)
+    for study in found:
+        print(f"{study['study']:<{width}}  {study['title']}")
+    return 0
+
+
+def _run(name: str, options: Options) -> "Study":
+    from trimol import paper as reproduce
+
+    progress = Progress(name, total=0)
+    with shown(RunView(progress, ()), quiet=options.quiet) as changed:
+
+        def watch(done: int, total: int) -> None:
+            progress.total = total
+            progress.advance(done)
+            changed()
+
+        return reproduce.run(
+            name,
+            options.out,
+            quick=options.quick,
+            full=options.full,
+            seeds=options.seeds,
+            watch=watch,
+            regime=options.regime,
+            budget=options.budget,
+        )
+
+
+def _for_machines(found: Sequence["Study"]) -> dict[str, Any]:
+    """One object, whether of one study or of several; then every row says of which it is."""
+    files = [str(path) for study in found for path in _paths(study)]
+    if len(found) == 1:
+        return {**found[0].summary(), "files": files}
+    rows = [{"study": study.name, **row} for study in found for row in study.summary()["rows"]]
+    return {"study": ", ".join(study.name for study in found), "rows": rows, "files": files}
+
+
+def _paths(study: "Study") -> list[Path]:
+    from trimol.runs.study import FILE
+
+    return [(study.folder or Path()) / name for name in (FILE, *study.files)]
+
+
+def _show(study: "Study") -> None:
+    from rich.console import Console
+
+    from trimol.cli._tables import draw, grid
+
+    console = Console(highlight=False, markup=False)
+    console.print(study.title, style="bold")
+    methods = compared(study.rows)
+    if methods:
+        console.print(draw(grid(methods), console.width))
+        console.print("Mean over seeds, ± half its 95 % interval.")
+    for note in study.notes:
+        console.print(fill(note, console.width))
+    if len(study.rows) <= MOST_ROWS and not methods:
+        _table(console, study)
+    else:
+        console.print(f"{len(study.rows)} numbers: see {_paths(study)[0]}")
+    for path in _paths(study):
+        console.print(str(path), soft_wrap=True)
+    console.print()
+
+
+def compared(rows: Sequence["results.Row"]) -> list["Row"]:
+    """The rows that make a table of methods and metrics, for a study that says its budgets.
+
+    Left out are metrics that are a share of another (``ΔA_id/depth``) or another reading of it
+    (``ΔA_id (…)``). None for other studies.
+
+    >>> row = {"method": "modo", "metric": "mIoU", "mean": 0.5, "std": None, "n": 1, "ci": None}
+    >>> [each.method for each in compared([{**row, "budget": "paper"}])]
+    ["modo, paper's budget"]
+    >>> compared([row])
+    []
+    """
+    from trimol.runs import Row
+
+    labels = {"equal": "{}", "paper": "{}, paper's budget"}
+    return [
+        Row(
+            method=labels[row["budget"]].format(row["method"]),
+            metric=row["metric"],
+            mean=row["mean"],
+            std=row["std"],
+            n=row["n"],
+            ci=row["ci"],
+        )
+        for row in rows
+        if "budget" in row
+        and not {"/", "("} & set(row["metric"])
+        and row["mean"] is not None
+        and math.isfinite(row["mean"])
+    ]
+
+
+def _table(console: "Console", study: "Study") -> None:
+    """Method, mean ± standard deviation, what the paper says, and of what."""
+    from rich.text import Text
+
+    from trimol.cli._tables import plain_table
+    from trimol.report._numbers import interval, number
+    from trimol.runs.study import COLUMNS
+
+    table = plain_table("method", "mean ± std", "n", "paper")
+    table.add_column("what")  # long, so it wraps
+    for row in study.rows:
+        own = {k: v for k, v in row.items() if k not in (*COLUMNS, "paper_std") and v is not None}
+        what = ", ".join([row["metric"], *(f"{k}={_value(v)}" for k, v in own.items())])
+        mean = number(None) if row["mean"] is None else interval(row["mean"], row["std"])
+        paper = (
+            number(None) if row["paper"] is None else interval(row["paper"], row.get("paper_std"))
+        )
+        table.add_row(Text(row["method"]), mean, str(row["n"]), paper, Text(what))
+    console.print(table)
+
+
+def _value(value: Any) -> str:
+    """A setting in few digits; whole numbers and words as they are."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,141 @@
+"""The three-way picture, drawn: the errors over γ, and the curve that they trace."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars
+
+from trimol._extras import require
+from trimol.paper._drawing import COLOURS, NAMES, figure, files
+from trimol.runs.statistics import interval
+
+AXES = ("R_opt", "R_gen", "E_ca")
+_MARKERS = {"static": ("s", "static"), "mgda": ("^", "MGDA")}
+
+
+@dataclass(frozen=True)
+class Place:
+    """One method and γ: where it is in the three errors.
+
+    Attributes:
+        method: The method's name.
+        gamma: γ; None for a method without.
+        mean: The mean over seeds of R_opt, |R_gen| and E_ca.
+        half: Half the widths of their 95 % confidence intervals.
+    """
+
+    method: str
+    gamma: float | None
+    mean: tuple[float, ...]
+    half: tuple[float, ...]
+
+
+def places(table: polars.DataFrame, task: str) -> list[Place]:
+    """All places of a task: those with a γ in rising order, then the others.
+
+    Args:
+        table: One row a setting and seed (`trimol.paper.threeway.tidy`).
+        task: The task's name.
+    """
+    chosen = table.filter(polars.col("task") == task)
+    found = []
+    for (method, gamma), group in chosen.group_by(["method", "gamma"], maintain_order=True):
+        values = [group[metric].to_list() for metric in AXES]
+        means = tuple(sum(each) / len(each) for each in values)
+        halves = tuple(interval(each) or 0.0 for each in values)
+        found.append(Place(str(method), gamma, means, halves))
+    return sorted(found, key=lambda place: (place.gamma is None, place.gamma or 0.0))
+
+
+def draw(table: polars.DataFrame, planned: Mapping[str, float], folder: Path) -> list[str]:
+    """Draw every task of the table and return the files' names.
+
+    Args:
+        table: One row a setting and seed.
+        planned: The recommended γ, by task.
+        folder: Where to.
+    """
+    with figure(folder, "threeway", figsize=(9.2, 3.6 * len(planned))) as drawn:
+        grid = drawn.subplots(len(planned), 2, squeeze=False)
+        for (left, right), (task, gamma) in zip(grid, planned.items(), strict=True):
+            found = places(table, task)
+            _over_gamma(left, found, task, gamma)
+            dots = _plane(right, found, task, gamma)
+            drawn.colorbar(dots, ax=right, label=NAMES["R_gen"])
+        grid[0, 0].legend(fontsize=7, loc="best")
+        grid[0, 1].legend(fontsize=7, loc="best")
+    return files("threeway")
+
+
+def _over_gamma(axes: Any, found: list[Place], task: str, planned: float) -> None:
+    """The three errors over γ, between static weighting and MGDA."""
+    modo = [place for place in found if place.gamma is not None]
+    gammas = [place.gamma for place in modo if place.gamma is not None]
+    ends = {"static": gammas[0] / 10, "mgda": gammas[-1] * 10}
+    for axis, metric in enumerate(AXES):
+        look = {"color": COLOURS[metric], "capsize": 2, "ms": 4}
+        axes.errorbar(gammas, *_bars(modo, axis), marker="o", lw=1.4, label=NAMES[metric], **look)
+        for place in found:
+            if place.gamma is None:
+                marker, _ = _MARKERS[place.method]
+                axes.errorbar([ends[place.method]], *_bars([place], axis), marker=marker, **look)
+    axes.axvline(planned, color="#777777", ls="--", lw=1)
+    axes.annotate(
+        "planned", (planned, 1), xycoords=("data", "axes fraction"), rotation=90,
+        va="top", ha="right", fontsize=7, color="#777777",
+    )  # fmt: skip
+    axes.set(xscale="log", yscale="log", xlabel=r"$\gamma$", title=f"{task}: the three errors")
+    ticks = {ends["static"]: "static", **{g: _power(g) for g in gammas if _power(g)}}
+    ticks[ends["mgda"]] = "MGDA"
+    axes.set_xticks(list(ticks), list(ticks.values()))
+    axes.minorticks_off()
+    axes.grid(alpha=0.25)
+
+
+def _plane(axes: Any, found: list[Place], task: str, planned: float) -> Any:
+    """The curve: optimization across, conflict up, generalization as colour."""
+    modo = [place for place in found if place.gamma is not None]
+    colours = require("matplotlib.colors", extra="report", purpose="drawing figures")
+    scale = colours.Normalize(min(p.mean[1] for p in found), max(p.mean[1] for p in found))
+    shown = {"cmap": "viridis", "norm": scale, "zorder": 3, "edgecolors": "#333333"}
+    least = min(place.mean[2] for place in found if place.mean[2] > 0)
+    axes.plot([p.mean[0] for p in modo], [p.mean[2] for p in modo], color="#999999", lw=1)
+    for place in found:
+        # Conflict of exactly zero has no place on a logarithmic axis: it is put at its lower edge.
+        x, y = place.mean[0], max(place.mean[2], least / 3)
+        marker, label = _MARKERS.get(place.method, ("o", None))
+        dots = axes.scatter([x], [y], c=[place.mean[1]], s=46, marker=marker, label=label, **shown)
+        if place.gamma is not None:
+            axes.annotate(
+                f"{place.gamma:g}", (x, y), textcoords="offset points", xytext=(5, 4), fontsize=6
+            )
+    nearest = min(modo, key=lambda place: abs((place.gamma or 0) / planned - 1))
+    axes.scatter(
+        [nearest.mean[0]], [nearest.mean[2]], s=150, facecolors="none", edgecolors="#D55E00",
+        linewidths=1.5, label=rf"planned $\gamma$ = {planned:.2g}", zorder=4,
+    )  # fmt: skip
+    axes.set(
+        xscale="log", yscale="log", xlabel=NAMES["R_opt"], ylabel=NAMES["E_ca"],
+        title=rf"{task}: MoDo's curve, labelled by $\gamma$",
+    )  # fmt: skip
+    axes.grid(alpha=0.25)
+    return dots
+
+
+def _bars(found: list[Place], axis: int) -> tuple[list[float], list[list[float]]]:
+    means = [place.mean[axis] for place in found]
+    halves = [place.half[axis] for place in found]
+    below = [min(half, 0.9 * mean) for half, mean in zip(halves, means, strict=True)]
+    return means, [below, halves]
+
+
+def _power(gamma: float) -> str:
+    """A power of ten as it is printed; nothing for what lies between.
+
+    >>> _power(0.01), _power(0.03)
+    ('$10^{-2}$', '')
+    """
+    mantissa, exponent = f"{gamma:e}".split("e")
+    return f"$10^{{{int(exponent)}}}$" if float(mantissa) == 1 else ""

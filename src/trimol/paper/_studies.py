@@ -1,0 +1,302 @@
+"""Studies by name: what ``trimol reproduce NAME`` runs."""
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, cast, get_args
+
+from trimol._failures import BadValue
+from trimol.paper._synthetic.simulation import Watch
+from trimol.runs import study as results
+from trimol.runs._environment import environment
+from trimol.runs.study import Study
+
+Regime = Literal["frozen", "finetune"]
+Budget = Literal["equal", "paper"]
+# What only some studies can be told, and what it may be; the first is what is done otherwise.
+OPTIONS: dict[str, tuple[str, ...]] = {"regime": get_args(Regime), "budget": get_args(Budget)}
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where and how a study is to run.
+
+    Attributes:
+        folder: The study's own folder: figures go there.
+        parts: Where parts are kept that several studies share; a finished one is not run again.
+        root: The folder that holds all studies.
+        quick: Whether to be quick rather than exact: fewer seeds and steps.
+        seeds: How many seeds, where the user said so.
+        watch: Called with (done, total).
+        full: Whether to go as far as the paper did where that takes hours.
+        regime: Whether a pretrained backbone is frozen, or trained with the rest.
+        budget: Whether every method takes as many samples and steps as the others alone, or those
+            that draw several batches also what the paper gave them.
+    """
+
+    folder: Path
+    parts: Path
+    root: Path
+    quick: bool = False
+    seeds: int | None = None
+    watch: Watch | None = None
+    full: bool = False
+    regime: Regime = "frozen"
+    budget: Budget = "equal"
+
+    def pick(self, normal: int, quick: int) -> int:
+        """How many seeds to take: the user's number, or one of these."""
+        if self.seeds is not None:
+            return self.seeds
+        return quick if self.quick else normal
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A study that can be run.
+
+    Attributes:
+        name: What it is called on the command line.
+        title: One line for people.
+        module: Where it is; imported only when it is run.
+        function: The function in it, from a `Context` to a `Study`.
+        options: Which of `OPTIONS` it takes.
+        apart: Whether it is run by its own name only, as it needs data or a machine that few have.
+    """
+
+    name: str
+    title: str
+    module: str
+    function: str
+    options: tuple[str, ...] = ()
+    apart: bool = False
+
+    def checked(self, given: Mapping[str, str | None]) -> dict[str, str]:
+        """Every option's value, or its default.
+
+        Args:
+            given: What a user said; None where nothing was said.
+
+        Raises:
+            ValueError: The study does not take an option, or not this value.
+        """
+        for option, value in given.items():
+            if value is not None and option not in self.options:
+                takes = " and ".join(self.options) or "no such option"
+                raise BadValue(f"{self.name} takes {takes}, found {option} {value!r}")
+            if value is not None and value not in OPTIONS[option]:
+                known = ", ".join(OPTIONS[option])
+                raise BadValue(f"{option} must be one of {known}, found {value!r}")
+        return {name: given.get(name) or OPTIONS[name][0] for name in OPTIONS}
+
+    def build(self) -> Callable[[Context], Study]:
+        """The function, imported."""
+        found: Callable[[Context], Study] = getattr(
+            importlib.import_module(self.module), self.function
+        )
+        return found
+
+
+_STUDIES: dict[str, Entry] = {}
+
+
+def register(
+    name: str,
+    title: str,
+    module: str,
+    function: str,
+    *,
+    options: Sequence[str] = (),
+    apart: bool = False,
+) -> None:
+    """Add a study. Nothing is imported before it is run.
+
+    Args:
+        name: What it is called on the command line.
+        title: One line for people.
+        module: Where it is.
+        function: The function in it, from a `Context` to a `Study`.
+        options: Which of `OPTIONS` it takes.
+        apart: Whether it is run by its own name only.
+    """
+    if name in _STUDIES:
+        raise BadValue(f"name must be new, found {name!r} twice")
+    _STUDIES[name] = Entry(name, title, module, function, tuple(options), apart)
+
+
+def names() -> list[str]:
+    """The names of all studies.
+
+    >>> from trimol.paper import names
+    >>> names()[:3]
+    ['fig1', 'fig2', 'fig3']
+    """
+    return list(_STUDIES)
+
+
+def get(name: str) -> Entry:
+    """A study by name.
+
+    >>> from trimol.paper import get
+    >>> get("fig3").title
+    'Figure 3: the three errors of MoDo in the strongly convex case, over T, α and γ'
+    """
+    if name not in _STUDIES:
+        raise BadValue(f"study must be one of {', '.join(_STUDIES)}, found {name!r}")
+    return _STUDIES[name]
+
+
+def run(
+    name: str,
+    folder: Path | str,
+    *,
+    quick: bool = False,
+    seeds: int | None = None,
+    watch: Watch | None = None,
+    full: bool = False,
+    regime: Regime | None = None,
+    budget: Budget | None = None,
+) -> Study:
+    """Run a study and save it in ``folder/name/``; what is done already is not done again.
+
+    The regime that is not the default has a folder of its own, ``folder/name-regime/``. A budget
+    adds rows to a study and stays in its folder.
+
+    Args:
+        name: One of `names()`.
+        folder: Where studies are kept.
+        quick: Fewer seeds and steps: to see whether it works, not what is true.
+        seeds: How many seeds (or trials), instead of the study's own number.
+        watch: Called with (done, total), now and then.
+        full: As far as the paper went, where a study goes less far by default: hours.
+        regime: ``"frozen"`` or ``"finetune"``, for studies with a pretrained backbone.
+        budget: ``"equal"`` or ``"paper"``, for studies where the paper's budgets were unequal.
+
+    Returns:
+        The study, as it was saved.
+    """
+    entry = get(name)
+    if seeds is not None and seeds < 1:
+        raise BadValue(f"seeds must be at least 1, found {seeds}")
+    given = {"regime": regime, "budget": budget}
+    chosen = entry.checked(given)
+    root = Path(folder)
+    context = Context(
+        root / _home(name, chosen["regime"]),
+        root / "parts",
+        root,
+        quick,
+        seeds,
+        watch,
+        full,
+        cast("Regime", chosen["regime"]),
+        cast("Budget", chosen["budget"]),
+    )
+    context.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        study = entry.build()(context)
+    except BaseException:
+        with suppress(OSError):  # an empty folder is nothing to go on from; another one stays
+            context.folder.rmdir()
+        raise
+    flags = [f"--{flag}" for flag, on in (("quick", quick), ("full", full)) if on]
+    flags += [f"--{option} {value}" for option, value in given.items() if value is not None]
+    flags += [] if seeds is None else [f"--seeds {seeds}"]
+    command = " ".join(["trimol reproduce", name, *flags])
+    return results.save(replace(study, command=command, environment=environment()), context.folder)
+
+
+def _home(name: str, regime: str) -> str:
+    """The name of a study's folder.
+
+    >>> _home("table4", "frozen"), _home("table4", "finetune")
+    ('table4', 'table4-finetune')
+    """
+    return name if regime == OPTIONS["regime"][0] else f"{name}-{regime}"
+
+
+_HERE = "trimol.paper"
+for _name, _title, _module, _function in (
+    (
+        "fig1",
+        "Figure 1: trajectories of MGDA, static weighting and MoDo on the toy",
+        "fig1",
+        "fig1",
+    ),
+    ("fig2", "Figure 2: the three-way trade-off, region by region", "fig2", "fig2"),
+    (
+        "fig3",
+        "Figure 3: the three errors of MoDo in the strongly convex case, over T, α and γ",
+        "fig3",
+        "fig3",
+    ),
+    ("fig4", "Figure 4: the errors of MoDo on MNIST over T, α and γ", "fig4", "fig4"),
+    ("fig5", "Figure 5: the toy's runs between the two Pareto fronts", "fig1", "fig5"),
+    ("fig6", "Figure 6: trajectories of MoDo on the toy for four γ", "fig1", "fig6"),
+    ("fig7", "Figure 7: MoDo between the two Pareto fronts for four γ", "fig1", "fig7"),
+    ("table1", "Table 1: rates of the errors, static against dynamic weighting", "fig2", "table1"),
+    ("table2", "Table 2: rates of stochastic methods, generated", "fig2", "table2"),
+    ("table3", "Table 3: MNIST with cross-entropy, MSE and Huber loss", "table3", "table3"),
+    (
+        "table3-beyond",
+        "Beyond Table 3: more methods on MNIST, each tuned on validation images",
+        "table3_beyond",
+        "beyond",
+    ),
+    (
+        "threeway",
+        "The three-way trade-off on MNIST and digits: γ from static weighting to MGDA",
+        "threeway",
+        "threeway",
+    ),
+    ("theory", "Theory against measurement: exponents and bounds", "measured_theory", "theory"),
+):
+    register(_name, _title, f"{_HERE}.{_module}", _function)
+_REGIME, _BUDGET = ("regime", "budget"), ("budget",)
+for _name, _title, _module, _function, _options, _apart in (
+    ("table4", "Table 4: Office-31, three domains", "table4", "table4", _REGIME, False),
+    ("table5", "Table 5: Office-Home, four domains", "table4", "table5", _REGIME, False),
+    (
+        "table-appendix-office31",
+        "Appendix: more methods on Office-31",
+        "table4",
+        "appendix_office31",
+        _REGIME,
+        False,
+    ),
+    (
+        "table-appendix-officehome",
+        "Appendix: more methods on Office-Home",
+        "table4",
+        "appendix_officehome",
+        _REGIME,
+        False,
+    ),
+    (
+        "scenes",
+        "Generated scenes: segmentation, depth and normals, as Table 6 but without data",
+        "table6",
+        "scenes",
+        _BUDGET,
+        False,
+    ),
+    # These need data that are fetched apart, and a GPU.
+    ("table6", "Table 6: NYU-v2, three tasks", "table6", "table6", _BUDGET, True),
+    (
+        "table-appendix-nyuv2",
+        "Appendix: more methods on NYU-v2",
+        "table6",
+        "appendix_nyuv2",
+        _BUDGET,
+        True,
+    ),
+):
+    register(_name, _title, f"{_HERE}.{_module}", _function, options=_options, apart=_apart)
+register(
+    "claims",
+    "The ledger of claims: what the paper says, and what we measured",
+    f"{_HERE}.claims",
+    "claims",
+)

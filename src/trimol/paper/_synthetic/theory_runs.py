@@ -1,0 +1,356 @@
+"""Theory against measurement: the errors of MoDo along the theorems' schedules, beside the bounds.
+
+On strongly convex quadratics with bounded samples every constant of the theorems is known: μ and
+ℓ_{f,1} are curvatures, ℓ_f is the largest gradient in the ball that no iterate can leave
+(`Quadratic.lipschitz`), c_F is what there is to gain at x_0 for the worst λ.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import torch
+from torch import Tensor
+
+from trimol.paper._synthetic.simulation import Arm, Trace, Watch, conflict, measure, simulate
+from trimol.paper.tasks.lower_bound import StabilityLowerBound
+from trimol.runs.study import part
+from trimol.tasks.quadratic import Quadratic
+from trimol.theory import Constants, bounds
+
+PROGRAM = 4  # to be raised when the numbers that this file makes change
+DRAWS = 3  # two for λ and a third for x: the variant that the proofs analyse
+_CHUNK = 1000  # twin runs at once: bounds the memory, as each holds its training set
+MOMENTS = 64  # steps at which a mean over steps is taken
+
+
+@dataclass(frozen=True)
+class Course:
+    """Step sizes as powers of T, and what the theorems then promise.
+
+    Attributes:
+        name: What it is for.
+        alpha: (factor, a) of α = factor · T^-a.
+        gamma: The same of γ.
+        rho: The same of ρ.
+        promised: The exponents e of the bounds O(T^-e), by error.
+    """
+
+    name: str
+    alpha: tuple[float, float]
+    gamma: tuple[float, float]
+    rho: tuple[float, float]
+    promised: Mapping[str, float]
+
+    def at(self, steps: int) -> tuple[float, float, float]:
+        """α, γ and ρ for T steps."""
+        alpha, gamma, rho = (
+            factor * steps**-power for factor, power in (self.alpha, self.gamma, self.rho)
+        )
+        return alpha, gamma, rho
+
+
+# The remark after Theorem "PS optimization error" names the first two; the third makes the terms
+# of Theorem "CA weight distance" vanish together for a fixed ρ.
+COURSES = (
+    Course("optimization", (1.0, 0.5), (0.05, 0.5), (0.0, 0.0), {"R_opt": 0.25}),
+    Course(
+        "conflict", (2.0, 0.75), (0.05, 0.25), (0.05, 0.5), {"R_opt": 0.125, "E_ca_unbiased": 0.25}
+    ),
+    Course("weights", (4.0, 1.0), (0.1, 0.5), (1.0, 0.0), {"E_caw_unbiased": 0.5}),
+)
+
+
+def problem(samples: int) -> Quadratic:
+    """The paper's M, b1 and b2, with samples that are bounded."""
+    return Quadratic(dimension=2, samples=samples, law="uniform", std=0.5)
+
+
+def courses(
+    folder: Path,
+    *,
+    steps: Sequence[int],
+    samples: int = 20,
+    datasets: int = 20,
+    runs: int = 20,
+    watch: Watch | None = None,
+) -> polars.DataFrame:
+    """Errors and bounds along every course, run or read.
+
+    Args:
+        folder: Where finished parts are kept.
+        steps: The numbers of steps T.
+        samples: n.
+        datasets: How many training sets.
+        runs: How many runs on each.
+        watch: Called with (T's done, how many there are).
+
+    Returns:
+        One row for each course, T, data set and error: ``measured`` and ``bound``. R_opt is the
+        root of the mean square over steps and runs, E_ca the mean over steps (both by trapezoids
+        over some 60 steps), E_caw that of the last step: what the theorems bound.
+    """
+    tables = []
+    for i, count in enumerate(steps):
+        settings: dict[str, Any] = {"program": PROGRAM, "T": count, "n": samples}
+        settings |= {"sets": datasets, "runs": runs}
+        settings["courses"] = [[each.name, *each.alpha, *each.gamma, *each.rho] for each in COURSES]
+
+        def compute(count: int = count) -> dict[str, polars.DataFrame]:
+            return {"errors": _courses(count, samples, datasets, runs)}
+
+        tables.append(part(folder, "courses", settings, compute)["errors"])
+        if watch is not None:
+            watch(i + 1, len(steps))
+    return polars.concat(tables)
+
+
+def _courses(steps: int, samples: int, datasets: int, runs: int) -> polars.DataFrame:
+    task = problem(samples)
+    sets = task.draw(range(datasets))
+    data = sets.repeat_interleave(runs, 0)
+    trace = simulate(
+        task,
+        [_arm(each, steps) for each in COURSES],
+        data=data,
+        start=task.start,
+        seeds=range(len(data)),
+        steps=steps,
+        objectives=len(task.objectives),
+        snapshots=_moments(steps),
+    )
+    rows = []
+    for i, course in enumerate(COURSES):
+        measured = _measured(task, course, Trace(trace.steps, trace.x[:, i], trace.weights[:, i]),
+                             data, datasets, course.at(steps)[2])  # fmt: skip
+        for number in range(datasets):
+            promised = _bounds(constants(task, sets[number]), course, steps)
+            rows += [
+                {"course": course.name, "T": steps, "dataset": number, "error": error,
+                 "measured": float(values[number]), "bound": promised.get(error)}
+                for error, values in measured.items()
+            ]  # fmt: skip
+    return polars.DataFrame(rows, schema_overrides={"bound": polars.Float64})
+
+
+def _moments(steps: int) -> list[int]:
+    """Steps from 1 to T: half of them evenly, half evenly in the logarithm.
+
+    The first steps count for little in a mean over T steps, but errors are largest there.
+    """
+    even, early = (grid(1, steps, MOMENTS // 2) for grid in (np.linspace, np.geomspace))
+    return sorted({round(each) for each in [*even.tolist(), *early.tolist()]})
+
+
+def over_time(values: Tensor, steps: Sequence[int]) -> Tensor:
+    """The mean over all steps, from the values at some (the first dimension): trapezoids.
+
+    >>> over_time(torch.tensor([4.0, 2.0, 0.0]), (1, 3, 5))
+    tensor(2.)
+    """
+    if len(steps) == 1:
+        return values[0]
+    at = torch.tensor(steps, dtype=values.dtype)
+    mean: Tensor = torch.trapezoid(values, at, dim=0) / (at[-1] - at[0])
+    return mean
+
+
+def _arm(course: Course, steps: int) -> Arm:
+    alpha, gamma, rho = course.at(steps)
+    return Arm("modo", alpha, {"gamma": gamma, "rho": rho, "draws": DRAWS}, batch=DRAWS)
+
+
+def _measured(
+    task: Quadratic, course: Course, trace: Trace, data: Tensor, datasets: int, rho: float
+) -> dict[str, Tensor]:
+    """What the theorems bound, for each data set."""
+    found = measure(task, trace.x, trace.weights, data, task.population, rho)
+    by_set = {name: each.unflatten(1, (datasets, -1)) for name, each in found.items()}
+    definition, squares = conflict(by_set["direction"])
+    measured = {
+        "R_opt": over_time(by_set["R_opt"].square().mean(-1), trace.steps).sqrt(),
+        "E_ca": over_time(squares, trace.steps),
+        "E_ca_unbiased": over_time(definition, trace.steps),
+    }
+    if rho > 0:
+        last, last_squares = conflict(by_set["apart"][-1])
+        measured |= {"E_caw": last_squares, "E_caw_unbiased": last}
+    return measured
+
+
+def constants(task: Quadratic, z: Tensor) -> Constants:
+    """The theorems' constants for one training set, none of them estimated."""
+    mean = z.mean(0)
+    gain = float((task.b2.square() / task.b1).max() * mean @ torch.linalg.solve(task.matrix, mean))
+    return Constants(
+        ell_f=task.lipschitz(z),
+        ell_f1=task.smoothness,
+        M=len(task.b1),
+        n=len(z),
+        c_F=gain / 2,
+        mu=task.mu,
+    )
+
+
+def _bounds(known: Constants, course: Course, steps: int) -> dict[str, float]:
+    alpha, gamma, rho = course.at(steps)
+    found = {
+        "R_opt": bounds.optimization(known, alpha=alpha, gamma=gamma, T=steps, rho=rho),
+        "E_ca": bounds.conflict(known, alpha=alpha, gamma=gamma, T=steps, rho=rho),
+    }
+    if rho > 0:
+        found["E_caw"] = bounds.conflict_weight(known, alpha=alpha, gamma=gamma, T=steps, rho=rho)
+    numbers = {name: float(bound) for name, bound in found.items()}
+    # The mean of squares over runs is what the proofs bound; the definition is never larger.
+    more = {f"{name}_unbiased": numbers[name] for name in ("E_ca", "E_caw") if name in numbers}
+    return {**numbers, **more}
+
+
+# --- stability ------------------------------------------------------------------------------------
+
+
+def twins(
+    folder: Path,
+    *,
+    samples: Sequence[int],
+    pairs: int = 20,
+    runs: int = 40,
+    watch: Watch | None = None,
+) -> polars.DataFrame:
+    """ε_F² by twin runs, for T = n², α = T^-1/2 / 2 and the largest γ of the theorem, or read it.
+
+    A pair are two training sets that differ in one sample, and runs on both that draw the same
+    indices. ∇F_z(x) − ∇F_z(x') does not depend on z here, so that the sup over z is exact; that
+    over data sets is not: we have the pairs that we drew.
+
+    Args:
+        folder: Where finished parts are kept.
+        samples: The sizes n.
+        pairs: Pairs of neighbouring training sets.
+        runs: Twin runs on each.
+        watch: Called with (n's done, how many there are).
+
+    Returns:
+        One row for each n and pair: ``measured`` (the mean over runs) and ``bound``.
+    """
+    tables = []
+    for i, size in enumerate(samples):
+        settings = {"program": PROGRAM, "n": size, "pairs": pairs, "runs": runs}
+
+        def compute(size: int = size) -> dict[str, polars.DataFrame]:
+            return {"stability": _twins(size, pairs, runs)}
+
+        tables.append(part(folder, "twins", settings, compute)["stability"])
+        if watch is not None:
+            watch(i + 1, len(samples))
+    return polars.concat(tables)
+
+
+def _twins(size: int, pairs: int, runs: int) -> polars.DataFrame:
+    task = problem(size)
+    first = task.draw(range(pairs))
+    second = first.clone()
+    second[:, 0] = task.draw(range(pairs, 2 * pairs))[:, 0]
+    steps = size**2
+    alpha = 0.5 * steps**-0.5
+    known = [constants(task, torch.cat([a, b[:1]])) for a, b in zip(first, second, strict=True)]
+    known = [Constants(**{**vars(each), "n": size}) for each in known]
+    gamma = min(bounds.largest_gamma(each, steps) for each in known)
+    apart = _apart(task, first, second, Arm("modo", alpha, _three(gamma), DRAWS), steps, runs)
+    squares = (task.b1.square().sum() * (apart @ task.matrix).square().sum(-1)).mean(-1)
+    rows = [
+        {"n": size, "T": steps, "pair": number, "alpha": alpha, "gamma": gamma,
+         "measured": float(squares[number]),
+         "bound": float(bounds.stability_sc(each, alpha=alpha, gamma=gamma, T=steps))}
+        for number, each in enumerate(known)
+    ]  # fmt: skip
+    return polars.DataFrame(rows)
+
+
+def _three(gamma: float) -> dict[str, float]:
+    return {"gamma": gamma, "draws": DRAWS}
+
+
+def _apart(
+    task: Quadratic,
+    first: Tensor,
+    second: Tensor,
+    arm: Arm,
+    steps: int,
+    runs: int,
+    seed: int = 0,
+) -> Tensor:
+    """x_T − x'_T of twin runs, pairs × runs × d; their seeds count up from ``seed``."""
+    pairs = len(first)
+    both = torch.cat([first, second]).repeat_interleave(runs, 0)
+    trace = simulate(
+        task,
+        [arm],
+        data=both,
+        start=task.start,
+        seeds=[*range(seed, seed + pairs * runs)] * 2,
+        steps=steps,
+        objectives=len(task.objectives),
+    )
+    ends: Tensor = trace.x[0, 0].unflatten(0, (2, pairs, runs))
+    return ends[0] - ends[1]
+
+
+def below(
+    folder: Path, *, samples: Sequence[int], runs: int = 4000, watch: Watch | None = None
+) -> polars.DataFrame:
+    """The example of the lower bound: E‖x_T − x'_T‖ by twin runs, beside the bound, or read it.
+
+    Args:
+        folder: Where finished parts are kept.
+        samples: The sizes n; T = 4n^{2/3}, the longest that the theorem allows.
+        runs: Twin runs on each.
+        watch: Called with (n's done, how many there are).
+
+    Returns:
+        One row for each n: ``measured``, its standard error ``error``, the bound that the proof
+        gives (``bound``) and the one that the paper prints (``printed``).
+    """
+    tables = []
+    for i, size in enumerate(samples):
+
+        def compute(size: int = size) -> dict[str, polars.DataFrame]:
+            return {"example": _below(size, runs)}
+
+        settings = {"program": PROGRAM, "n": size, "runs": runs}
+        tables.append(part(folder, "below", settings, compute)["example"])
+        if watch is not None:
+            watch(i + 1, len(samples))
+    return polars.concat(tables)
+
+
+def _below(size: int, runs: int) -> polars.DataFrame:
+    example = StabilityLowerBound(samples=size)
+    steps = example.longest
+    gamma = example.gamma_limit(steps)
+    first, second = example.data().train[0], example.neighbour()
+    arm = Arm("modo", example.step_size(steps), _three(gamma), DRAWS)
+    chunks = [range(begin, min(begin + _CHUNK, runs)) for begin in range(0, runs, _CHUNK)]
+    apart = torch.cat(
+        [
+            _apart(example, first[None], second[None], arm, steps, len(chunk), chunk.start)[0]
+            for chunk in chunks
+        ]
+    ).norm(dim=-1)
+    ell_f = example.lipschitz(torch.cat([first, second]))
+    limits = {
+        reading: float(
+            bounds.stability_lower_sc(n=size, gamma=gamma, T=steps, ell_f=ell_f, reading=reading)
+        )
+        for reading in ("derived", "printed")
+    }
+    return polars.DataFrame(
+        [
+            {"n": size, "T": steps, "gamma": gamma, "measured": float(apart.mean()),
+             "error": float(apart.std()) / runs**0.5, "bound": limits["derived"],
+             "printed": limits["printed"], "runs": runs}
+        ]
+    )  # fmt: skip

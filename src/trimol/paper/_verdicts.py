@@ -1,0 +1,467 @@
+"""The statistics of the ledger of claims: from a study's table to an interval and a verdict.
+
+Every function takes a table (rows already chosen) and named arguments, and returns a `Finding`.
+Verdicts come from intervals alone: a claim *holds* where the whole 95 % interval agrees with it,
+*does not hold* where the whole interval contradicts it, and is *inconclusive* otherwise.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import polars
+
+from trimol._failures import BadValue
+from trimol.runs._fits import Interval, fraction, mean
+from trimol.runs.statistics import LEVEL, interval
+
+Verdict = Literal["holds", "does not hold", "inconclusive", "not tested"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a statistic found.
+
+    Attributes:
+        interval: The number that decides, with its 95 % interval.
+        verdict: What follows for the claim.
+        words: What the number is, in words.
+    """
+
+    interval: Interval
+    verdict: Verdict
+    words: str
+
+
+Statistic = Callable[..., Finding]
+_STATISTICS: dict[str, Statistic] = {}
+
+
+def statistic(function: Statistic) -> Statistic:
+    """Make a function a statistic, by its name."""
+    _STATISTICS[function.__name__] = function
+    return function
+
+
+def get(name: str) -> Statistic:
+    """A statistic by name.
+
+    >>> get("change").__name__
+    'change'
+    """
+    if name not in _STATISTICS:
+        raise BadValue(f"statistic must be one of {', '.join(_STATISTICS)}, found {name!r}")
+    return _STATISTICS[name]
+
+
+def above(interval: Interval, threshold: float) -> Verdict:
+    """Whether a number is above a threshold.
+
+    >>> above(Interval(1.0, 0.5, 1.5, 10), 0.0), above(Interval(1.0, -0.5, 2.5, 10), 0.0)
+    ('holds', 'inconclusive')
+    """
+    if interval.low > threshold:
+        return "holds"
+    return "does not hold" if interval.high < threshold else "inconclusive"
+
+
+def below(interval: Interval, threshold: float) -> Verdict:
+    """Whether a number is below a threshold."""
+    if interval.high < threshold:
+        return "holds"
+    return "does not hold" if interval.low > threshold else "inconclusive"
+
+
+def within(interval: Interval, tolerance: float) -> Verdict:
+    """Whether a number is zero, up to a tolerance (an equivalence test)."""
+    if max(abs(interval.low), abs(interval.high)) <= tolerance:
+        return "holds"
+    far = interval.low > tolerance or interval.high < -tolerance
+    return "does not hold" if far else "inconclusive"
+
+
+def all_of(*verdicts: Verdict) -> Verdict:
+    """A claim of several parts: one that fails is enough, one that is open keeps it open."""
+    for verdict in ("does not hold", "inconclusive"):
+        if verdict in verdicts:
+            return verdict
+    return "holds"
+
+
+def any_of(*verdicts: Verdict) -> Verdict:
+    """A claim that one of several parts is enough for.
+
+    >>> any_of("does not hold", "holds"), any_of("does not hold", "inconclusive")
+    ('holds', 'inconclusive')
+    """
+    for verdict in ("holds", "inconclusive"):
+        if verdict in verdicts:
+            return verdict
+    return "does not hold"
+
+
+# --- statistics -----------------------------------------------------------------------------------
+
+
+@statistic
+def change(
+    table: polars.DataFrame, *, x: str, y: str, unit: str, direction: Literal["rises", "falls"]
+) -> Finding:
+    """Whether y rises (falls) from the smallest x to the largest, unit by unit."""
+    at, values = _wide(table, x, y, unit)
+    found = mean(values[:, -1] - values[:, 0])
+    verdict = above(found, 0) if direction == "rises" else below(found, 0)
+    return Finding(found, verdict, f"change of {y} from {x} = {at[0]:g} to {at[-1]:g}")
+
+
+@statistic
+def flat(table: polars.DataFrame, *, x: str, y: str, unit: str, tolerance: float) -> Finding:
+    """Whether y changes by less than a fraction of its mean from the smallest x to the largest."""
+    at, values = _wide(table, x, y, unit)
+    found = mean((values[:, -1] - values[:, 0]) / values.mean())
+    words = f"change of {y} from {x} = {at[0]:g} to {at[-1]:g}, relative to its mean"
+    return Finding(found, within(found, tolerance), f"{words} (little: up to {tolerance:g})")
+
+
+@statistic
+def falls_then_rises(table: polars.DataFrame, *, x: str, y: str, unit: str) -> Finding:
+    """Whether y falls to an x inside the range, and rises after it; shows the weaker of the two."""
+    at, values = _wide(table, x, y, unit)
+    least = int(values.mean(0).argmin())
+    fall, rise = mean(values[:, 0] - values[:, least]), mean(values[:, -1] - values[:, least])
+    verdict = all_of(above(fall, 0), above(rise, 0))
+    if least in (0, len(at) - 1):  # an end is no turning point, whatever the noise
+        verdict = "does not hold"
+    weaker = min(fall, rise, key=lambda each: each.low)
+    return Finding(weaker, verdict, f"rise of {y} away from its least, at {x} = {at[least]:g}")
+
+
+@statistic
+def small_while_large(
+    table: polars.DataFrame, *, x: str, small: str, large: str, unit: str, fraction: float
+) -> Finding:
+    """Whether, at the smallest x, one error is a small fraction of its largest, the other not."""
+    at, values = _wide(table, x, small, unit)
+    _, others = _wide(table, x, large, unit)
+    found = mean(values[:, 0] / values.mean(0).max())
+    other = mean(others[:, 0] / others.mean(0).max())
+    verdict = all_of(below(found, fraction), above(other, 1 - fraction))
+    words = f"{small} at {x} = {at[0]:g}, as a fraction of its largest ({large}: {other})"
+    return Finding(found, verdict, words)
+
+
+@statistic
+def share(
+    table: polars.DataFrame,
+    *,
+    event: str,
+    at_least: float | None = None,
+    at_most: float | None = None,
+) -> Finding:
+    """Whether the fraction of runs for which something happened is at least, or at most, this.
+
+    ``event`` is a column (it happened where it is not null) or ``column<number``.
+    """
+    if (at_least is None) == (at_most is None):
+        raise BadValue("share needs one of at_least and at_most")
+    found = fraction(_event(table, event))
+    most = float(at_most or 0)
+    verdict = below(found, most) if at_least is None else above(found, at_least)
+    return Finding(found, verdict, f"fraction of runs with {_said(event)}")
+
+
+@statistic
+def less(
+    table: polars.DataFrame,
+    *,
+    metric: str,
+    unit: str,
+    first: dict[str, Any],
+    second: dict[str, Any],
+    called: str = "",
+) -> Finding:
+    """Whether a number is less in the first rows than in the second, unit by unit (paired)."""
+    one, two = (_units(choose(table, rows), metric, unit) for rows in (first, second))
+    words = f"{called or metric}: {_rows(first)} minus {_rows(second)}"
+    shared = [key for key in sorted(set(one) & set(two)) if None not in (one[key], two[key])]
+    if len(shared) < len(set(one) | set(two)):  # what never happened has no time to compare
+        nothing = Interval(np.nan, -np.inf, np.inf, len(shared))
+        return Finding(nothing, "inconclusive", f"{words} (did not happen in every run)")
+    found = mean(np.array([one[key] - two[key] for key in shared]))
+    return Finding(found, below(found, 0), words)
+
+
+@statistic
+def not_worse_anywhere(
+    table: polars.DataFrame,
+    *,
+    metric: str,
+    unit: str,
+    first: dict[str, Any],
+    second: dict[str, Any],
+    by: str,
+    margin: float,
+    called: str = "",
+) -> Finding:
+    """Whether the first is lower, or higher by less than a margin, in every group of rows.
+
+    Each group is looked at with its own 95 % interval: all have to agree, so that looking at many
+    makes it harder to pass, not easier. Shows the worst.
+    """
+    found = _groups(table, metric, unit, first, second, by)
+    verdict = all_of(*(below(each, margin) for each in found.values()))
+    worst = max(found, key=lambda name: found[name].high)
+    words = f"largest {called or metric}: {_rows(first)} minus {_rows(second)} ({worst})"
+    return Finding(found[worst], verdict, f"{words} (on par: up to {margin:g})")
+
+
+@statistic
+def less_somewhere(
+    table: polars.DataFrame,
+    *,
+    metric: str,
+    unit: str,
+    first: dict[str, Any],
+    second: dict[str, Any],
+    by: str,
+    called: str = "",
+) -> Finding:
+    """Whether the first is lower in one group of rows at least.
+
+    One is enough, so that looking at many makes it easier to pass: intervals are Bonferroni's,
+    wider by as many groups as there are. Shows the best.
+    """
+    number = len(table[by].unique())
+    found = _groups(table, metric, unit, first, second, by, level=1 - (1 - LEVEL) / number)
+    verdict = any_of(*(below(each, 0) for each in found.values()))
+    best = min(found, key=lambda name: found[name].high)
+    words = f"least {called or metric}: {_rows(first)} minus {_rows(second)} ({best})"
+    return Finding(found[best], verdict, f"{words} (interval widened for {number} looked at)")
+
+
+@statistic
+def least(
+    table: polars.DataFrame, *, metric: str, unit: str, first: str, among: str, called: str = ""
+) -> Finding:
+    """Whether one of several (methods) has a lower number than every other, unit by unit.
+
+    Shows the difference from the other that it has the hardest time with.
+    """
+    found = _rivals(table, metric, unit, first, among)
+    verdict = all_of(*(below(each, 0) for each in found.values()))
+    rival = max(found, key=lambda name: found[name].high)
+    words = f"{called or metric}: {first} minus {rival}, its strongest rival"
+    return Finding(found[rival], verdict, words)
+
+
+@statistic
+def least_on_most(
+    table: polars.DataFrame,
+    *,
+    metric: str,
+    unit: str,
+    first: str,
+    among: str,
+    by: str,
+    called: str = "",
+) -> Finding:
+    """Whether one of several (methods) has the lowest number in most groups of rows.
+
+    Counts the groups where it is lower than every other by the whole interval. The upper end counts
+    also those that are undecided.
+    """
+    verdicts = [
+        all_of(*(below(each, 0) for each in _rivals(group, metric, unit, first, among).values()))
+        for _, group in table.group_by(by, maintain_order=True)
+    ]
+    total = len(verdicts)
+    sure, lost = verdicts.count("holds"), verdicts.count("does not hold")
+    found = Interval(sure, sure, total - lost, total)
+    words = f"of {total}, how many where {first} has the lowest {called or metric}"
+    return Finding(found, above(found, total // 2 + 0.5), f"{words} (upper end: if undecided, too)")
+
+
+@statistic
+def average(table: polars.DataFrame, *, metric: str, unit: str, at_least: float) -> Finding:
+    """Whether a number is above a threshold, on average over the rows of each unit."""
+    found = mean(np.array(list(_units(table, metric, unit).values())))
+    return Finding(found, above(found, at_least), f"mean of {metric} (enough: above {at_least:g})")
+
+
+@statistic
+def same(
+    table: polars.DataFrame,
+    *,
+    metric: str,
+    unit: str,
+    first: dict[str, Any],
+    second: dict[str, Any],
+    tolerance: float,
+) -> Finding:
+    """Whether two choices of rows give the same number in every unit, up to a tolerance."""
+    one, two = (_units(choose(table, rows), metric, unit) for rows in (first, second))
+    apart = np.array([abs(one[key] - two[key]) for key in sorted(set(one) & set(two))])
+    largest = float(apart.max())
+    found = Interval(largest, largest, largest, len(apart))
+    words = f"largest difference of {metric} between {_rows(first)} and {_rows(second)}"
+    return Finding(found, within(found, tolerance), words)
+
+
+@statistic
+def exponent(table: polars.DataFrame, *, slack: float = 0.1) -> Finding:
+    """Whether a measured exponent (one row, with its interval) is at least the one promised.
+
+    Up to a fraction ``slack`` of it: a rate is about T → ∞, and T is finite.
+    """
+    line = _only(table)
+    found = Interval(line["exponent"], line["low"], line["high"], line["n"])
+    promised = f"promised: at least {line['promised']:g}, and {slack:.0%} less is let pass"
+    words = f"exponent of {line['error']} in {line['in']} ({promised})"
+    return Finding(found, above(found, (1 - slack) * line["promised"]), words)
+
+
+@statistic
+def bounded(
+    table: polars.DataFrame, *, measured: str = "measured", bound: str = "bound"
+) -> Finding:
+    """Whether no measured value exceeds its bound."""
+    known = table.drop_nulls(bound)
+    ratio = (known[measured] / known[bound]).to_numpy()
+    found = Interval(float(ratio.max()), float(ratio.min()), float(ratio.max()), len(ratio))
+    verdict: Verdict = "holds" if found.estimate <= 1 else "does not hold"
+    return Finding(found, verdict, "largest measured / bound (interval: smallest to largest)")
+
+
+@statistic
+def bounded_below(
+    table: polars.DataFrame, *, measured: str = "measured", error: str = "error", bound: str
+) -> Finding:
+    """Whether no measured value, within its standard error, is under its lower bound."""
+    ratio = (table[measured] / table[bound]).to_numpy()
+    half = 1.96 * (table[error] / table[bound]).to_numpy()
+    at = int((ratio - half).argmin())
+    found = Interval(ratio[at], ratio[at] - half[at], ratio[at] + half[at], len(ratio))
+    return Finding(found, above(found, 1), "least measured / lower bound")
+
+
+@statistic
+def as_printed(table: polars.DataFrame, *, digits: int = 6) -> Finding:
+    """Whether every number that the paper prints is the one that we get."""
+    known = table.drop_nulls("paper")
+    if not known.height:
+        raise BadValue("as_printed needs rows with a number of the paper, found none")
+    apart = (known["mean"] - known["paper"]).abs().to_numpy()
+    largest = float(apart.max())
+    verdict: Verdict = "holds" if largest < 10.0**-digits else "does not hold"
+    words = "largest difference from a printed number"
+    return Finding(Interval(largest, largest, largest, len(apart)), verdict, words)
+
+
+# --- choosing rows --------------------------------------------------------------------------------
+
+
+def choose(table: polars.DataFrame, rows: dict[str, Any]) -> polars.DataFrame:
+    """The rows with these values; a list allows several, ``"null"`` is no value.
+
+    >>> choose(polars.DataFrame({"a": [1, 2, None]}), {"a": [1, 2]}).height
+    2
+    """
+    for column, value in rows.items():
+        if column not in table.columns:
+            raise BadValue(f"rows must name columns of {table.columns}, found {column!r}")
+        values = value if isinstance(value, list) else [value]
+        wanted = [None if each == "null" else each for each in values]
+        fits = polars.any_horizontal(
+            [
+                polars.col(column).is_null() if each is None else polars.col(column) == each
+                for each in wanted
+            ]
+        )
+        table = table.filter(fits)
+    if not table.height:
+        raise BadValue(f"rows must choose something, found nothing for {rows}")
+    return table
+
+
+def _wide(table: polars.DataFrame, x: str, y: str, unit: str) -> tuple[Any, Any]:
+    """The sorted values of x, and y as units × values."""
+    grouped = table.group_by(unit, x).agg(polars.col(y).mean()).sort(x, unit)
+    wide = grouped.pivot(on=x, index=unit, values=y, sort_columns=False)
+    at = grouped[x].unique(maintain_order=True).to_numpy()
+    return at, wide.drop(unit).to_numpy()
+
+
+def _units(table: polars.DataFrame, metric: str, unit: str) -> dict[Any, float]:
+    """The mean of a metric in each unit; ``|metric|`` is its size."""
+    name = metric.strip("|")
+    column = polars.col(name).abs() if metric.startswith("|") else polars.col(name)
+    return dict(table.group_by(unit).agg(column.mean()).iter_rows())
+
+
+def _groups(
+    table: polars.DataFrame,
+    metric: str,
+    unit: str,
+    first: dict[str, Any],
+    second: dict[str, Any],
+    by: str,
+    level: float = LEVEL,
+) -> dict[str, Interval]:
+    """First minus second, unit by unit, in each group of rows."""
+    return {
+        str(name): _difference(
+            _units(choose(group, first), metric, unit),
+            _units(choose(group, second), metric, unit),
+            level,
+        )
+        for (name,), group in table.group_by([by], maintain_order=True)
+    }
+
+
+def _rivals(
+    table: polars.DataFrame, metric: str, unit: str, first: str, among: str
+) -> dict[str, Interval]:
+    """One minus each of the others, unit by unit."""
+    own = _units(choose(table, {among: first}), metric, unit)
+    others = [name for name in table[among].unique(maintain_order=True) if name != first]
+    if not others:
+        raise BadValue(f"{among} must have others than {first!r}, found none")
+    return {
+        str(name): _difference(own, _units(choose(table, {among: name}), metric, unit))
+        for name in others
+    }
+
+
+def _difference(
+    one: Mapping[Any, float], two: Mapping[Any, float], level: float = LEVEL
+) -> Interval:
+    """The mean difference of the units that both have."""
+    apart = [one[key] - two[key] for key in sorted(set(one) & set(two))]
+    if not apart:
+        raise BadValue("differences need units that both have, found none")
+    half = interval(apart, level)
+    centre = float(np.mean(apart))
+    wide = np.inf if half is None else half
+    return Interval(centre, centre - wide, centre + wide, len(apart))
+
+
+def _event(table: polars.DataFrame, event: str) -> Any:
+    column, less_than, number = event.partition("<")
+    if less_than:
+        return (table[column] < float(number)).fill_null(False).to_numpy()
+    return table[column].is_not_null().to_numpy()
+
+
+def _said(event: str) -> str:
+    return event.replace("<", " < ")
+
+
+def _rows(rows: dict[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in rows.items())
+
+
+def _only(table: polars.DataFrame) -> dict[str, Any]:
+    if table.height != 1:
+        raise BadValue(f"exponent needs one row, found {table.height}")
+    return table.to_dicts()[0]

@@ -1,0 +1,264 @@
+"""Office-31 and Office-Home: the objects of an office in several domains, one objective each.
+
+Two regimes share all the code. In ``"finetune"``, the paper's, the whole network is trained on
+images. In ``"frozen"`` the backbone's features are computed once and kept, and the neck (the shared
+trunk) and the heads are trained on them: minutes on two processors.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import takewhile
+from pathlib import Path
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn import Parameter
+from torch.optim import Adam, Optimizer
+
+from trimol import methods
+from trimol._failures import BadValue
+from trimol.data import IndependentDraws
+from trimol.data._draws import whole_number
+from trimol.paper import _backbones as backbones
+from trimol.paper._data import features
+from trimol.paper._data import places as files
+from trimol.paper._data.images import Images, Watch
+from trimol.paper._data.places import BadData
+from trimol.tasks.multitask import MultiInput, MultiTask
+from trimol.tasks.task import Batch, Data, Settings
+
+Regime = Literal["frozen", "finetune"]
+SPLITS = ("train", "val", "test")
+HIDDEN = 512
+LR = 1e-4
+
+
+class Neck(nn.Sequential):
+    """What all domains share behind the backbone: one hidden layer of 512.
+
+    Linear (weights from N(0, 0.005²), biases 0.1), batch normalisation, ReLU, dropout of one half.
+
+    Args:
+        width: Features of an image.
+
+    Example:
+        >>> Neck(1280)(torch.zeros(2, 1280)).shape
+        torch.Size([2, 512])
+    """
+
+    def __init__(self, width: int) -> None:
+        linear = nn.Linear(width, HIDDEN)
+        nn.init.normal_(linear.weight, std=0.005)
+        nn.init.constant_(linear.bias, 0.1)
+        super().__init__(linear, nn.BatchNorm1d(HIDDEN), nn.ReLU(), nn.Dropout(0.5))
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The images of one domain in one split.
+
+    Attributes:
+        names: The files, relative to the data set's folder.
+        labels: Their classes.
+    """
+
+    names: tuple[str, ...]
+    labels: tuple[int, ...]
+
+
+def listing(path: Path, classes: int) -> Listing:
+    """Read a split: in each line the name of an image and the number of its class.
+
+    Args:
+        path: The file.
+        classes: How many classes there are.
+    """
+    names, labels = [], []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        name, _, label = line.strip().rpartition(" ")
+        if not name or not label.isascii() or not label.isdigit() or int(label) >= classes:
+            raise BadData(
+                f"line {number} of {path} must be the name of an image and a class below "
+                f"{classes}, found {line!r}"
+            )
+        names.append(name)
+        labels.append(int(label))
+    if not names:
+        raise BadData(f"{path} must list images, found none")
+    return Listing(tuple(names), tuple(labels))
+
+
+class Office(MultiInput):
+    """Objects told apart in several domains by one network with a head for each domain.
+
+    A backbone, its average pool and the `Neck` are shared (in the frozen regime: the neck); each
+    domain has one linear layer. Cross-entropy and accuracy for each domain; Adam without a
+    schedule; no augmentation. An epoch is as long as the longest domain, shorter ones begin again.
+
+    The images are looked for where ``trimol data`` puts them. They are decoded once
+    (`trimol.paper._data.images`), and their features computed once (`trimol.paper._data.features`).
+
+    Step sizes are the paper's for Static, MGDA and MoDo (its hyper-parameters for Office); other
+    methods, for which it states none, start from the same: it is also LibMTL's default, from which
+    the paper departs only where it says so.
+
+    Args:
+        regime: ``"frozen"`` trains on features that are computed once; ``"finetune"`` all of it.
+        backbone: ``"mobilenet_v2"``, ``"resnet18"`` (the paper's) or ``"resnet50"``.
+        pretrained: Whether the backbone starts from its official ImageNet weights.
+        image_size: Height and width of the images in pixels.
+        weight_decay: Adam's. The paper tunes it for each method (1e-7 … 1e-3).
+        only: Train and measure this domain alone: the single-task baseline, by the same code.
+    """
+
+    classes: ClassVar[int]
+    settings: ClassVar[Mapping[str, Settings]] = {
+        **{name: Settings(lr=LR) for name in methods.names()},
+        "modo": Settings(lr=LR, method={"gamma": 1e-3}),
+    }
+
+    def __init__(
+        self,
+        *,
+        regime: Regime = "frozen",
+        backbone: str = "mobilenet_v2",
+        pretrained: bool = True,
+        image_size: int = 224,
+        weight_decay: float = 1e-5,
+        only: str | None = None,
+    ) -> None:
+        if regime not in get_args(Regime):
+            known = " or ".join(map(repr, get_args(Regime)))
+            raise BadValue(f"regime must be {known}, found {regime!r}")
+        if not (math.isfinite(weight_decay) and weight_decay >= 0):
+            raise BadValue(f"weight_decay must be finite and at least 0, found {weight_decay}")
+        self.width = backbones.width(backbone)
+        self.regime, self.backbone, self.pretrained = regime, backbone, pretrained
+        self.image_size = whole_number("image_size", image_size, least=32)
+        self.weight_decay = weight_decay
+        self.domains = self.objectives
+        super().__init__(only=only)
+        if regime == "finetune":
+            self.at_once = 64
+
+    def model(self) -> MultiTask:
+        """The shared trunk (the neck; with the backbone where it is trained) and the heads."""
+        trunk: nn.Module = Neck(self.width)
+        if self.regime == "finetune":
+            trunk = nn.Sequential(
+                backbones.load(self.backbone, pretrained=self.pretrained), Neck(self.width)
+            )
+        return MultiTask(trunk, {name: nn.Linear(HIDDEN, self.classes) for name in self.objectives})
+
+    def optimizer(self, params: Iterable[Parameter], lr: float) -> Optimizer:
+        """Adam with weight decay (in the gradient, as in the paper), in one pass over memory.
+
+        Args:
+            params: The model's parameters.
+            lr: α, the step size.
+        """
+        return Adam(params, lr=lr, weight_decay=self.weight_decay, fused=True)
+
+    def sampler(self, data: Data, batch_size: int, *, growth: float, seed: int) -> IndependentDraws:
+        """As many samples of every domain at every step; batch normalisation needs two a draw.
+
+        Args:
+            data: The task's data.
+            batch_size: Samples of each domain a step; at least 4, for methods that take two draws.
+            growth: Must be 0.
+            seed: Names the sequence.
+        """
+        whole_number("batch_size", batch_size, least=4)
+        return super().sampler(data, batch_size, growth=growth, seed=seed)
+
+    def data(self) -> Data:
+        """Features or images (uint8), labels, domains; those of ``only``, where it is given."""
+        return self._data
+
+    @cached_property
+    def _data(self) -> Data:
+        rows = self.prepare()
+        train, validation, test = (self._part(rows, split) for split in SPLITS)
+        return Data(train=train, validation=validation, test=test)
+
+    def prepare(self, watch: Watch | None = None) -> Tensor:
+        """What the images are for this regime, computed unless it has been: features or pixels.
+
+        Args:
+            watch: Called with the number of images that are done, and of all.
+
+        Returns:
+            A row for every image: all of the training split by domain, then of the validation
+            split, then of the test split.
+        """
+        names = [name for listed in self._listings.values() for name in listed.names]
+        images = Images(self._root, names, size=self.image_size)
+        if self.regime == "finetune":
+            return images.pixels(watch)
+        return features.cached(
+            images,
+            lambda: backbones.frozen(self.backbone, pretrained=self.pretrained),
+            weights=backbones.identity(self.backbone, pretrained=self.pretrained),
+            width=self.width,
+            watch=watch,
+        )
+
+    @cached_property
+    def _root(self) -> Path:
+        return files.locate(self.name, f"splits/{self.domains[0]}_{SPLITS[0]}.txt").parent.parent
+
+    @cached_property
+    def _listings(self) -> dict[tuple[str, str], Listing]:
+        """By split and domain, in this order: whatever is wanted is then one piece of it."""
+        return {
+            (split, domain): listing(
+                files.locate(self.name, f"splits/{domain}_{split}.txt"), self.classes
+            )
+            for split in SPLITS
+            for domain in self.domains
+        }
+
+    def _part(self, rows: Tensor, split: str) -> Batch:
+        """The rows (a view), labels and domains of a split, for the objectives."""
+        wanted = [self._listings[split, name] for name in self.objectives]
+        labels = torch.tensor([label for listed in wanted for label in listed.labels])
+        sizes = torch.tensor([len(listed.labels) for listed in wanted])
+        first = self._first(split, self.objectives[0])
+        domain = torch.arange(len(wanted)).repeat_interleave(sizes)
+        return rows[first : first + len(labels)], labels, domain
+
+    def _first(self, split: str, domain: str) -> int:
+        """The row of the first image of a domain in a split."""
+        before = takewhile(lambda place: place != (split, domain), self._listings)
+        return sum(len(self._listings[place].names) for place in before)
+
+
+class Office31(Office):
+    """31 classes of objects as seen by Amazon's shop, a DSLR camera and a webcam: 4 110 images.
+
+    See `Office` for the network and the options.
+
+    Reference:
+        Saenko et al., Adapting Visual Category Models to New Domains, ECCV 2010.
+    """
+
+    name: ClassVar[str] = "office-31"
+    objectives = ("amazon", "dslr", "webcam")
+    classes: ClassVar[int] = 31
+
+
+class OfficeHome(Office):
+    """65 classes of objects as art, clip art, product shots and photographs: 15 588 images.
+
+    See `Office` for the network and the options.
+
+    Reference:
+        Venkateswara et al., Deep Hashing Network for Unsupervised Domain Adaptation, CVPR 2017.
+    """
+
+    name: ClassVar[str] = "office-home"
+    objectives = ("Art", "Clipart", "Product", "Real_World")
+    classes: ClassVar[int] = 65

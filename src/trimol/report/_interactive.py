@@ -1,0 +1,309 @@
+"""Plotly drawings of the figures' plain numbers: one small plot a panel, so that phones fit.
+
+A trace's ``meta`` says whose it is and which alternative it belongs to; ``page.js`` shows and hides
+traces by it. Strings from outside are escaped: plotly reads them as a little HTML.
+"""
+
+import html
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from trimol._extras import require
+from trimol.report._cosines import Cosines, Matrices
+from trimol.report._curves import Curves, Line, Panel, Progress, Scale
+from trimol.report._style import Look
+from trimol.report._triangle import AXES, Triangle, closed
+
+LONGEST_NAME = 18
+GRID = "#e6e6e6"
+# Orange for conflict, blue for agreement: everybody tells these apart.
+DIVERGING = (
+    (0.0, "#b35806"),
+    (0.25, "#f1a340"),
+    (0.5, "#f7f7f7"),
+    (0.75, "#67a9cf"),
+    (1.0, "#2166ac"),
+)
+_LAYOUT = {
+    "autosize": True,
+    "showlegend": False,
+    "paper_bgcolor": "white",
+    "plot_bgcolor": "white",
+    "font": {"family": "system-ui, sans-serif", "size": 12, "color": "#222"},
+    "margin": {"l": 62, "r": 10, "t": 8, "b": 42},
+    "hovermode": "closest",
+}
+_AXIS = {"gridcolor": GRID, "zerolinecolor": "#bbb", "linecolor": "#888", "showline": True}
+
+
+def curves(figure: Curves, looks: Mapping[str, Look]) -> list[Any]:
+    """A plot for every panel."""
+    return [_panel(panel, figure, looks) for panel in figure.panels]
+
+
+def cosines(figure: Cosines) -> list[Any]:
+    """A heat map for every setting, at the last frame."""
+    return [_matrix(setting, figure) for setting in figure.settings]
+
+
+def triangle(figure: Triangle, looks: Mapping[str, Look]) -> list[Any]:
+    """One plot: grid and axes, then an outline with whiskers for every setting."""
+    traces = [*_grid(figure)]
+    for i, shape in enumerate(figure.shapes):
+        traces += _shape(figure, i, looks[shape.label])
+    across, upright = figure.window()
+    blank = {"visible": False, "fixedrange": True}
+    layout = _LAYOUT | {
+        "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+        "xaxis": blank | {"range": across},
+        "yaxis": blank | {"range": upright, "scaleanchor": "x"},
+        "annotations": _names(figure),
+    }
+    return [_graph().Figure(traces, layout)]
+
+
+def embedded(plot: Any) -> str:
+    """A plot as JSON that can stand inside a ``<script>`` element: no ``<`` is left in it.
+
+    >>> embedded({"text": "</script>"})
+    '{"text": "\\\\u003c/script\\\\u003e"}'
+    """
+    text = plot.to_json() if hasattr(plot, "to_json") else json.dumps(plot)
+    escapes = {
+        "<": "\\u003c",
+        ">": "\\u003e",
+        "&": "\\u0026",
+        "\u2028": "\\u2028",
+        "\u2029": "\\u2029",
+    }
+    for char, escape in escapes.items():
+        text = text.replace(char, escape)
+    return str(text)
+
+
+def library() -> str:
+    """plotly.js, whole, as plotly ships it."""
+    offline = require("plotly.offline", extra="report", purpose="the report")
+    return str(offline.get_plotlyjs())
+
+
+def _graph() -> Any:
+    return require("plotly.graph_objects", extra="report", purpose="the report")
+
+
+def _panel(panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> Any:
+    scales = figure.scales if panel.logarithmic else ("linear",)
+    floor, ticks = _floor(panel.lines), _ticks(panel.lines)
+    traces: list[dict[str, Any]] = []
+    for line in panel.lines:
+        shown = line.kind in ("", *figure.kinds[:1])
+        drawn = _traces(line, looks[line.label], floor=floor, scales=scales, shown=shown)
+        traces += [trace | _along(line, figure.progress, trace["meta"]) for trace in drawn]
+    x = _AXIS | {"title": {"text": figure.progress[0], "standoff": 6}, "rangemode": "tozero"}
+    y = _AXIS | {
+        "title": {"text": plain(panel.y), "standoff": 4},
+        "type": scales[0],
+        **_ends(panel),
+    }
+    y |= {"exponentformat": "power", "automargin": True}
+    y |= {"dtick": ticks if scales[0] == "log" else None}
+    told = {"logarithmic": panel.logarithmic, "dtick": ticks}
+    return _graph().Figure(traces, _LAYOUT | {"xaxis": x, "yaxis": y, "meta": told})
+
+
+def _traces(
+    line: Line, look: Look, *, floor: float, scales: Sequence[Scale], shown: bool
+) -> list[dict[str, Any]]:
+    meta = {"label": line.label, "kind": line.kind}
+    common = {"meta": meta, "visible": shown, "mode": "lines"}
+    edge = common | {"hoverinfo": "skip", "line": {"width": 0}}
+    band = [
+        edge | {"y": ends[scales[0]], "meta": meta | ({"ends": ends} if len(scales) > 1 else {})}
+        for ends in _edges(line, floor)
+    ]
+    band[1] |= {"fill": "tonexty", "fillcolor": look.faint(0.14)}
+    middle = common | {
+        "y": _drawn(line.mean),
+        "name": plain(f"{line.label} (dashed)" if line.reference else line.label),
+        "mode": "lines" if line.reference else "lines+markers",
+        "line": {"color": look.colour, "width": 1.5, "dash": "dash" if line.reference else "solid"},
+        "marker": {"symbol": look.symbol, "size": 6, "maxdisplayed": 8},
+        "customdata": [*zip(_drawn(line.low), _drawn(line.high), line.n, line.steps, strict=True)],
+        "hovertemplate": "step %{customdata[3]}: %{y:.3g}<br>95 % interval %{customdata[0]:.3g} to "
+        "%{customdata[1]:.3g}, n = %{customdata[2]}",
+    }
+    if max(line.n) < 2:
+        middle["hovertemplate"] = "step %{customdata[3]}: %{y:.3g}"
+    # References are there to compare with: bands around them would hide what is compared.
+    return [middle] if line.reference or max(line.n) < 2 else [*band, middle]
+
+
+def _along(line: Line, progress: Sequence[Progress], meta: dict[str, Any]) -> dict[str, Any]:
+    """The x of a trace and, if there is a choice, all that can be chosen."""
+    x = {name: _drawn(getattr(line, name)) for name in progress}
+    return {"x": x[progress[0]], "meta": meta | ({"x": x} if len(x) > 1 else {})}
+
+
+def _edges(line: Line, floor: float) -> list[dict[Scale, list[float | None]]]:
+    """A band's lower and upper edge on either axis; a logarithmic one ends at the floor."""
+    shown = [high > floor for high in line.high]
+    low = [max(value, floor) if on else math.nan for value, on in zip(line.low, shown, strict=True)]
+    high = [value if on else math.nan for value, on in zip(line.high, shown, strict=True)]
+    return [
+        {"linear": _drawn(line.low), "log": _drawn(low)},
+        {"linear": _drawn(line.high), "log": _drawn(high)},
+    ]
+
+
+def _floor(lines: Iterable[Line]) -> float:
+    """Where a logarithmic axis cuts a band that reaches down to zero: a third below the means."""
+    return min(_positive(lines), default=1.0) / 3
+
+
+def _ticks(lines: Iterable[Line]) -> int | str | None:
+    """Marks of a logarithmic axis: powers of ten, with 2 and 5 between them where it is short.
+
+    Very short and very long axes are left to plotly.
+    """
+    drawn = _positive(lines)
+    decades = math.log10(max(drawn) / min(drawn)) if drawn else 0.0
+    return "D2" if 0.7 < decades < 2.5 else 1 if 2.5 <= decades < 6 else None
+
+
+def _positive(lines: Iterable[Line]) -> list[float]:
+    return [value for line in lines for value in line.mean if value > 0 and math.isfinite(value)]
+
+
+def _drawn(values: Iterable[float]) -> list[float | None]:
+    """Numbers for JSON, in seven digits: more cannot be seen, and make the page twice as large."""
+    return [float(f"{value:.7g}") if math.isfinite(value) else None for value in values]
+
+
+def _ends(panel: Panel) -> dict[str, Any]:
+    if panel.fixed is None:
+        return {}
+    low, high = panel.fixed
+    margin = 0.03 * (high - low)
+    return {"range": [low - margin, high + margin]}
+
+
+def _matrix(setting: Matrices, figure: Cosines) -> Any:
+    names = [plain(shortened(name)) for name in figure.objectives]
+    trace = {
+        "type": "heatmap",
+        "z": rounded(setting.matrices[-1]),
+        "zmin": -1,
+        "zmax": 1,
+        "colorscale": DIVERGING,
+        "colorbar": {"title": {"text": "cosine"}, "thickness": 10, "tickvals": [-1, 0, 1]},
+        "hovertemplate": "%{y} · %{x}: %{z:.2f}<extra></extra>",
+        "hoverongaps": False,
+        "meta": {"label": setting.label, "kind": ""},
+    }
+    size = len(names)
+    ticks = {"tickvals": list(range(size)), "ticktext": names, "showgrid": False, "zeroline": False}
+    ticks |= {"automargin": True, "tickfont": {"size": 10}}
+    margin = {"l": 10, "r": 10, "t": 8, "b": 10}
+    # The first row and the last column hold no pair.
+    x = ticks | {"tickangle": -45, "range": [-0.5, size - 1.5]}
+    y = ticks | {"range": [size - 0.5, 0.5]}
+    told = {"frames": [rounded(m) for m in setting.matrices], "steps": setting.steps}
+    layout = _LAYOUT | {"margin": margin, "xaxis": x, "yaxis": y, "meta": told}
+    return _graph().Figure([trace], layout)
+
+
+def rounded(matrix: Iterable[Iterable[float]]) -> list[list[float | None]]:
+    """A matrix of cosines to three decimals, for JSON: nothing where there is no number."""
+    return [[None if math.isnan(c) else round(c, 3) for c in row] for row in matrix]
+
+
+def _grid(figure: Triangle) -> Iterable[dict[str, Any]]:
+    quiet = {"hoverinfo": "skip", "meta": {"label": "", "kind": ""}}
+    for power in range(figure.decades):
+        x, y = closed([figure.point(axis, 10.0**-power) for axis in range(len(AXES))])
+        shade = "#999" if power == 0 else GRID
+        yield quiet | {"x": x, "y": y, "mode": "lines", "line": {"color": shade, "width": 1}}
+    for axis in range(len(AXES)):
+        end = figure.point(axis, 1.0)
+        yield quiet | {
+            "x": [0, end[0]],
+            "y": [0, end[1]],
+            "mode": "lines",
+            "line": {"color": "#bbb", "width": 1},
+        }
+    marks = figure.marks()
+    yield quiet | {
+        "x": [x for x, _, _ in marks],
+        "y": [y for _, y, _ in marks],
+        "mode": "text",
+        "text": [f"{text} " for _, _, text in marks],
+        "textposition": "middle left",
+        "textfont": {"size": 10, "color": "#666"},
+    }
+
+
+def _shape(figure: Triangle, i: int, look: Look) -> list[dict[str, Any]]:
+    shape, shift = figure.shapes[i], figure.shift(i)
+    meta = {"label": shape.label, "kind": ""}
+    x, y = closed([figure.point(a, c.ratio, shift) for a, c in enumerate(shape.corners)])
+    texts = [
+        f"{symbol} {c.value.mean:.3g}<br>{c.ratio:.2g} of the worst"
+        for (_, symbol), c in zip(AXES, shape.corners, strict=True)
+    ]
+    outline = {
+        "x": x,
+        "y": y,
+        "mode": "lines+markers",
+        "name": plain(shape.label),
+        "line": {"color": look.colour, "width": 2},
+        "marker": {"symbol": look.symbol, "size": 8},
+        "text": [*texts, texts[0]],
+        "hovertemplate": "%{text}",
+        "meta": meta,
+    }
+    whiskers = [
+        {
+            "x": [start[0], end[0]],
+            "y": [start[1], end[1]],
+            "mode": "lines",
+            "hoverinfo": "skip",
+            "line": {"color": look.faint(0.45), "width": 4},
+            "meta": meta,
+        }
+        for a, c in enumerate(shape.corners)
+        if figure.whiskers and c.value.half is not None
+        for start, end in [(figure.point(a, c.low, shift), figure.point(a, c.high, shift))]
+    ]
+    return [*whiskers, outline]
+
+
+def _names(figure: Triangle) -> list[dict[str, Any]]:
+    """The axes' names."""
+    return [
+        {"x": x, "y": y, "yanchor": "bottom" if y > 0 else "top", "showarrow": False}
+        | {"text": f"<b>{name}</b><br>{symbol}"}
+        for (x, y), (name, symbol) in zip(figure.ends(), AXES, strict=True)
+    ]
+
+
+def plain(text: str) -> str:
+    """Text that plotly shows as it is, whatever it looks like.
+
+    >>> plain("<b>a</b>")
+    '&lt;b&gt;a&lt;/b&gt;'
+    """
+    return html.escape(text, quote=False)
+
+
+def shortened(name: str, longest: int = LONGEST_NAME) -> str:
+    """A name that fits beside an axis: its beginning, and its end, which often tells it apart.
+
+    >>> shortened("a very long objective 7")
+    'a very long …ive 7'
+    """
+    if len(name) <= longest:
+        return name
+    end = (longest - 1) // 3
+    return f"{name[: longest - 1 - end]}…{name[-end:]}"

@@ -1,0 +1,340 @@
+"""One HTML page with everything in it, and the figures as files beside it."""
+
+import base64
+import gzip
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from trimol._extras import require
+from trimol._failures import BadValue
+from trimol._version import __version__
+from trimol.report import _curves as curves
+from trimol.report import _interactive as interactive
+from trimol.report import _printed as printed
+from trimol.report import _summary as summary
+from trimol.report._commands import command
+from trimol.report._cosines import Cosines, cosines
+from trimol.report._curves import Curves
+from trimol.report._numbers import count, number
+from trimol.report._runs import Comparison, Setting, comparisons, flattened
+from trimol.report._studies_page import Picture, facts, measured_and_paper, pictures
+from trimol.report._style import Look, looks
+from trimol.report._summary import Table
+from trimol.report._triangle import Triangle, triangle
+from trimol.runs import _storage as files
+from trimol.runs import store
+from trimol.runs import study as results
+from trimol.runs.store import StoredRun
+from trimol.runs.study import Study
+
+PAGE = "report.html"
+FIGURES = "figures"
+GLYPHS = {"circle": "●", "square": "■", "diamond": "◆", "triangle-up": "▲", "x": "✕"}
+# A study with more rows than this hides them behind a click.
+LONG_TABLE = 40
+Info = Curves | Cosines | Triangle
+
+
+class ReportError(BadValue):
+    """There is nothing to report on; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A file, by its address relative to the page."""
+
+    text: str
+    address: str
+
+
+@dataclass(frozen=True)
+class PanelView:
+    """One plot.
+
+    Attributes:
+        title: Its heading.
+        label: The setting that all of it belongs to; empty for a plot of several.
+        plot: The plot as JSON, ready for a ``<script>`` element.
+    """
+
+    title: str
+    label: str
+    plot: str
+
+
+@dataclass(frozen=True)
+class FigureView:
+    """A figure of a comparison: panels, what can be chosen, the files, a table beside it."""
+
+    info: Info
+    panels: tuple[PanelView, ...]
+    links: tuple[Link, ...]
+    kinds: tuple[str, ...] = ()
+    scales: tuple[str, ...] = ()
+    progress: tuple[str, ...] = ()
+    steps: tuple[int, ...] = ()
+    table: Table | None = None
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run's line in the list of runs."""
+
+    label: str
+    seed: int
+    state: str
+    command: str
+    links: tuple[Link, ...]
+
+
+@dataclass(frozen=True)
+class ComparisonView:
+    """A comparison's section of the page."""
+
+    comparison: Comparison
+    headline: tuple[str, ...]
+    warnings: tuple[str, ...]
+    final: Table
+    legend: tuple[tuple[str, Look, str], ...]
+    figures: tuple[FigureView, ...]
+    absent: tuple[str, ...]
+    settings: Table
+    environments: tuple[tuple[str, str], ...]
+    runs: tuple[RunView, ...]
+
+
+@dataclass(frozen=True)
+class StudyView:
+    """A study's section of the page."""
+
+    study: Study
+    pictures: tuple[Picture, ...]
+    rows: Table
+    long: bool
+    environment: tuple[tuple[str, str], ...]
+    links: tuple[Link, ...]
+
+
+def write(folder: Path | str) -> Path:
+    """Report on all runs and studies in a folder.
+
+    Writes ``report.html``, which needs no other file and no network, and the figures of the runs
+    as ``figures/*.svg`` and ``*.pdf``. Each file is replaced as a whole.
+
+    Args:
+        folder: Where runs (``trimol run``, ``compare``) and studies (``trimol reproduce``) are.
+
+    Returns:
+        The page.
+
+    Raises:
+        ReportError: There is no such folder, or nothing in it to report on.
+        StoreError: A file of a run or a study is damaged or gone; it is named.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from trimol.runs.study import Study, row, save
+        >>> with TemporaryDirectory() as folder:
+        ...     _ = save(Study("toy", "A toy", rows=[row("modo", "R_opt", [1.0, 2.0])]), folder)
+        ...     write(folder).name
+        'report.html'
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ReportError(f"folder must be an existing folder, found {str(folder)!r}")
+    studies = results.find(folder)
+    runs = [run for run in store.find(folder) if not _of_a_study(run, studies)]
+    if not runs and not studies:
+        raise ReportError(f"folder must hold runs or studies, found none in {str(folder)!r}")
+    found = comparisons(runs)
+    style = looks(label for comparison in found for label in comparison.labels)
+    views = [_comparison(comparison, style, folder) for comparison in found]
+    page = _rendered(folder, views, [_study(study, folder) for study in studies])
+    files.write(folder / PAGE, page.encode())
+    return folder / PAGE
+
+
+def _of_a_study(run: StoredRun, studies: Iterable[Study]) -> bool:
+    """Whether a study's folder holds the run: the study reports on it, tuning and all."""
+    return any(study.folder in run.path.parents for study in studies)
+
+
+def _comparison(comparison: Comparison, style: Mapping[str, Look], folder: Path) -> ComparisonView:
+    infos = [
+        triangle(comparison),
+        curves.errors(comparison),
+        curves.losses(comparison),
+        curves.metrics(comparison),
+        curves.weights(comparison),
+        curves.conflicts(comparison),
+        cosines(comparison),
+    ]
+    return ComparisonView(
+        comparison=comparison,
+        headline=summary.headline(comparison),
+        warnings=tuple(summary.warnings(comparison)),
+        final=summary.final(comparison),
+        legend=tuple(
+            (label, style[label], GLYPHS[style[label].symbol]) for label in comparison.labels
+        ),
+        figures=tuple(_figure(info, comparison, style, folder) for info in infos if info),
+        absent=tuple(summary.absent(comparison)),
+        settings=_settings(comparison),
+        environments=_environments(comparison),
+        runs=tuple(
+            _run(setting, run, folder)
+            for setting in comparison.settings
+            for run in (*setting.runs, *setting.left_out)
+        ),
+    )
+
+
+def _figure(
+    info: Info, comparison: Comparison, style: Mapping[str, Look], folder: Path
+) -> FigureView:
+    if isinstance(info, Curves):
+        links = _save(printed.curves(info, style), info, comparison, folder)
+        plots = interactive.curves(info, style)
+        panels = _panels([(panel.title, "") for panel in info.panels], plots)
+        return FigureView(info, panels, links, info.kinds, info.scales, info.progress)
+    if isinstance(info, Cosines):
+        links = _save(printed.cosines(info), info, comparison, folder)
+        panels = _panels([(s.label, s.label) for s in info.settings], interactive.cosines(info))
+        return FigureView(info, panels, links, steps=info.steps)
+    links = _save(printed.triangle(info, style), info, comparison, folder)
+    panels = _panels([("", "")], interactive.triangle(info, style))
+    return FigureView(info, panels, links, table=summary.relative(info))
+
+
+def _panels(titles: Iterable[tuple[str, str]], plots: Iterable[Any]) -> tuple[PanelView, ...]:
+    return tuple(
+        PanelView(title, label, interactive.embedded(plot))
+        for (title, label), plot in zip(titles, plots, strict=True)
+    )
+
+
+def _save(
+    content: Mapping[str, bytes], info: Info, comparison: Comparison, folder: Path
+) -> tuple[Link, ...]:
+    """Write a figure's files, and link to them."""
+    files.make_folder(folder / FIGURES)
+    links = []
+    for form, drawn in content.items():
+        path = folder / FIGURES / f"{comparison.slug}-{info.name}.{form}"
+        files.write(path, drawn)
+        links.append(_link(path, folder, text=form.upper()))
+    return tuple(links)
+
+
+def _settings(comparison: Comparison) -> Table:
+    """What every setting was run with."""
+    flat = [flattened(setting.runs[0].config.model_dump()) for setting in comparison.settings]
+    names = [n for n in dict.fromkeys(name for f in flat for name in f) if n != "method"]
+    rows = tuple(
+        (setting.label, ", ".join(map(str, setting.seeds)), *(_value(f, name) for name in names))
+        for setting, f in zip(comparison.settings, flat, strict=True)
+    )
+    return Table(("method", "seeds", *names), rows)
+
+
+def _value(flat: Mapping[str, Any], name: str) -> str:
+    return str(flat[name]) if name in flat else number(None)
+
+
+def _environments(comparison: Comparison) -> tuple[tuple[str, str], ...]:
+    """The task's options, then every value that the runs' environments have, but their times."""
+    runs = [run for s in comparison.settings for run in (*s.runs, *s.left_out)]
+    found: dict[str, dict[str, None]] = {"task": {runs[0].config.task: None}}
+    for run in runs:
+        for name, value in (*_options(run), *facts(run.environment)):
+            if name != "started":
+                found.setdefault(name, {})[value] = None
+    seconds = [run.summary["seconds"] for run in runs if run.summary and "seconds" in run.summary]
+    if seconds:
+        found["time of all finished runs"] = {f"{number(sum(seconds))} s": None}
+    return tuple((name, ", ".join(values)) for name, values in found.items())
+
+
+def _options(run: StoredRun) -> list[tuple[str, str]]:
+    source = [("source", f"sha256 {run.config.source}")] if run.config.source else []
+    return [(f"task's {k}", str(v)) for k, v in run.config.task_options.items()] + source
+
+
+def _run(setting: Setting, run: StoredRun, folder: Path) -> RunView:
+    present = [path for path in sorted(run.path.iterdir()) if not path.name.startswith(".")]
+    return RunView(
+        label=setting.label,
+        seed=run.config.seed,
+        state="finished" if run.finished else "unfinished",
+        command=command(run.config),
+        links=tuple(_link(path, folder) for path in present if path.is_file()),
+    )
+
+
+def _study(study: Study, folder: Path) -> StudyView:
+    home = folder if study.folder is None else study.folder
+    named = [results.FILE, *study.files]
+    return StudyView(
+        study=study,
+        pictures=tuple(pictures(study)),
+        rows=measured_and_paper(study),
+        long=len(study.rows) > LONG_TABLE,
+        environment=tuple(facts(study.environment)),
+        links=tuple(_link(home / name, folder) for name in named),
+    )
+
+
+def _link(path: Path, folder: Path, text: str | None = None) -> Link:
+    relative = Path(os.path.relpath(path, folder)).as_posix()
+    return Link(path.name if text is None else text, quote(relative))
+
+
+def _rendered(folder: Path, views: Sequence[ComparisonView], studies: Sequence[StudyView]) -> str:
+    """The page. Jinja escapes every string; what is inserted as it is comes from this package."""
+    jinja = require("jinja2", extra="report", purpose="the report")
+    markup = require("markupsafe", extra="report", purpose="the report").Markup
+    environment = jinja.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja.StrictUndefined
+    )
+    script = _asset("page.js")
+    # Without figures there is nothing to draw, and two megabytes less to carry.
+    library, its_hash = _library() if any(view.figures for view in views) else ("", "")
+    page: str = environment.from_string(_asset("page.html.jinja")).render(
+        title=folder.resolve().name or "trimol",
+        comparisons=views,
+        studies=studies,
+        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        version=__version__,
+        count=count,
+        style=markup(_asset("page.css")),
+        script=markup(script),
+        library=markup(library),
+        hashes=markup(f"{_hash(script)} {its_hash}"),
+        markup=markup,
+    )
+    return page
+
+
+def _asset(name: str) -> str:
+    return resources.files("trimol.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+@cache
+def _library() -> tuple[str, str]:
+    """plotly.js, compressed and spelled in letters (the browser undoes both), and its hash."""
+    text = interactive.library()
+    packed = gzip.compress(text.encode(), mtime=0)  # no time stamp: the same page every time
+    return base64.b64encode(packed).decode(), _hash(text)
+
+
+def _hash(script: str) -> str:
+    """How a content security policy names the one script that may run."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

@@ -1,0 +1,239 @@
+"""Matplotlib drawings of the same plain numbers, for papers: SVG and PDF."""
+
+import io
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from trimol._extras import require
+from trimol.report._cosines import Cosines
+from trimol.report._curves import Curves, Line, Panel
+from trimol.report._interactive import DIVERGING, GRID, shortened
+from trimol.report._style import Look
+from trimol.report._triangle import AXES, Triangle, closed
+
+FORMATS = ("svg", "pdf")
+WIDTH = 3.2  # inches a panel: two fit a page of a paper
+HEIGHT = 2.4
+Margins = tuple[float, float, float, float]
+MARGINS = (0.62, 0.12, 0.48, 0.3)
+LONGEST_TITLE = 38
+LONGEST_LABEL = 28
+ENTRY, ROW = 1.6, 0.17  # inches of a legend's entry and row
+_STYLE = {
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,  # text stays text
+    "svg.hashsalt": "trimol",  # the same numbers give the same file
+}
+
+
+def curves(figure: Curves, looks: Mapping[str, Look]) -> dict[str, bytes]:
+    """The figure's files by format; of alternatives the first, of scales the first."""
+    labels = [line.label for panel in figure.panels for line in panel.lines]
+    with _drawing():
+        canvas, axes = _panels(len(figure.panels), below=_rows(labels, len(figure.panels)))
+        for ax, panel in zip(axes, figure.panels, strict=True):
+            _panel(ax, panel, figure, looks)
+        _legend(canvas, labels, looks)
+        return _files(canvas)
+
+
+def cosines(figure: Cosines) -> dict[str, bytes]:
+    """The last frame's matrices, by format."""
+    with _drawing():
+        canvas, axes = _panels(
+            len(figure.settings), height=WIDTH, margins=(0.95, 0.12, 0.85, 0.3), below=0.45
+        )
+        scale = _colours().LinearSegmentedColormap.from_list("cosine", DIVERGING)
+        names = [_text(shortened(name)) for name in figure.objectives]
+        for ax, setting in zip(axes, figure.settings, strict=True):
+            image = ax.imshow(setting.matrices[-1], cmap=scale, vmin=-1, vmax=1, aspect="auto")
+            ax.set(xlim=(-0.5, len(names) - 1.5), ylim=(len(names) - 0.5, 0.5))
+            ax.set_xticks(range(len(names) - 1), names[:-1], rotation=45, ha="right", fontsize=6)
+            ax.set_yticks(range(1, len(names)), names[1:], fontsize=6)
+            ax.set_title(_title(f"{setting.label}, step {setting.steps[-1]}"))
+            ax.grid(False)
+        width, height = canvas.get_size_inches()
+        bar = canvas.add_axes((0.5 - 0.75 / width, 0.3 / height, 1.5 / width, 0.1 / height))
+        canvas.colorbar(image, cax=bar, orientation="horizontal", label="cosine", ticks=[-1, 0, 1])
+        return _files(canvas)
+
+
+def triangle(figure: Triangle, looks: Mapping[str, Look]) -> dict[str, bytes]:
+    """The triangle, by format."""
+    labels = [shape.label for shape in figure.shapes]
+    with _drawing():
+        canvas, (ax,) = _panels(
+            1, width=4.2, height=3.4, margins=(0.05, 0.05, 0.05, 0.05), below=_rows(labels, 1)
+        )
+        _triangle_grid(ax, figure)
+        for i in range(len(figure.shapes)):
+            _shape(ax, figure, i, looks[labels[i]])
+        _legend(canvas, labels, looks)
+        return _files(canvas)
+
+
+@contextmanager
+def _drawing() -> Iterator[None]:
+    """Matplotlib in our style; a letter that its font lacks is drawn as a box, without a word."""
+    matplotlib = require("matplotlib", extra="report", purpose="the report")
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        yield
+
+
+def _panels(
+    n: int,
+    *,
+    width: float = WIDTH,
+    height: float = HEIGHT,
+    margins: Margins = MARGINS,
+    below: float,
+) -> tuple[Any, Sequence[Any]]:
+    """A canvas with n pairs of axes, three in a row, or two by two.
+
+    Placed by hand: Matplotlib's own layouts measure every label several times, which takes longer
+    than all the rest.
+
+    Args:
+        n: How many.
+        width: Inches of a panel, with its margins.
+        height: The same upwards.
+        margins: Inches inside a panel beside its axes: left, right, bottom, top.
+        below: Inches below all panels, for a legend.
+    """
+    figure = require("matplotlib.figure", extra="report", purpose="the report")
+    across = n if n < 4 else 2 if n == 4 else 3
+    down = math.ceil(n / across)
+    total = (width * across, height * down + below)
+    canvas = figure.Figure(figsize=total)
+    left, right, bottom, top = margins
+    axes = []
+    for i in range(n):
+        x, y = width * (i % across) + left, total[1] - height * (i // across + 1) + bottom
+        size = (width - left - right, height - bottom - top)
+        place = (x / total[0], y / total[1], size[0] / total[0], size[1] / total[1])
+        axes.append(canvas.add_axes(place))
+    return canvas, axes
+
+
+def _panel(ax: Any, panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> None:
+    shown = [line for line in panel.lines if line.kind in ("", *figure.kinds[:1])]
+    logarithmic = panel.logarithmic and figure.scales[0] == "log"
+    low, high = _log_ends(panel.lines) if logarithmic else (-math.inf, math.inf)
+    for line in shown:
+        _line(ax, line, looks[line.label], low, getattr(line, figure.progress[0]))
+    ax.set(xlabel=figure.progress[0], ylabel=_text(panel.y))
+    ax.set_title(_title(panel.title))
+    if logarithmic:
+        ax.set_yscale("log")
+        ax.set_ylim(low, high)
+    elif panel.fixed is not None:
+        low, high = panel.fixed
+        ax.set_ylim(low - 0.03 * (high - low), high + 0.03 * (high - low))
+
+
+def _colours() -> Any:
+    return require("matplotlib.colors", extra="report", purpose="the report")
+
+
+def _line(ax: Any, line: Line, look: Look, lowest: float, x: Sequence[float]) -> None:
+    """The mean, and its band; what is below the lowest number that the axis shows is cut."""
+    style: dict[str, Any] = {"color": look.colour}
+    if line.reference:
+        style |= {"linestyle": "--", "linewidth": 1.0}
+    else:
+        style |= {"marker": look.marker, "markevery": max(1, len(x) // 8)}
+        if max(line.n) > 1:
+            low = [max(value, lowest) for value in line.low]
+            ax.fill_between(x, low, line.high, color=look.colour, alpha=0.16, linewidth=0)
+    mean = [v if math.isfinite(v) and v >= lowest else math.nan for v in line.mean]
+    ax.plot(x, mean, **style)
+
+
+def _log_ends(lines: Iterable[Line]) -> tuple[float, float]:
+    """All means but zero and all upper ends fit; bands are cut a third below the smallest mean."""
+    means = [value for line in lines for value in line.mean if math.isfinite(value) and value > 0]
+    high = [value for line in lines for value in line.high if math.isfinite(value)]
+    return min(means) / 3, max(high) * 1.3
+
+
+def _triangle_grid(ax: Any, figure: Triangle) -> None:
+    for power in range(figure.decades):
+        corners = [figure.point(axis, 10.0**-power) for axis in range(len(AXES))]
+        ax.plot(*closed(corners), color="#999" if power == 0 else GRID, linewidth=0.8)
+    for x, y, text in figure.marks():
+        ax.annotate(f"{text} ", (x, y), ha="right", va="center", fontsize=6, color="#666")
+    for axis, ((name, symbol), (x, y)) in enumerate(zip(AXES, figure.ends(), strict=True)):
+        end = figure.point(axis, 1.0)
+        ax.plot([0, end[0]], [0, end[1]], color="#bbb", linewidth=0.8)
+        side = "bottom" if y > 0 else "top"
+        ax.annotate(f"{name}\n{symbol}", (x, y), ha="center", va=side)
+    across, upright = figure.window()
+    ax.set(xlim=across, ylim=upright, aspect="equal")
+    ax.axis("off")
+
+
+def _shape(ax: Any, figure: Triangle, i: int, look: Look) -> None:
+    shape, shift = figure.shapes[i], figure.shift(i)
+    points = [figure.point(a, c.ratio, shift) for a, c in enumerate(shape.corners)]
+    ax.plot(*closed(points), color=look.colour, marker=look.marker)
+    for a, corner in enumerate(shape.corners):
+        if figure.whiskers and corner.value.half is not None:
+            ends = [figure.point(a, end, shift) for end in (corner.low, corner.high)]
+            ax.plot(*zip(*ends, strict=True), color=look.colour, alpha=0.45, linewidth=3)
+
+
+def _legend(canvas: Any, labels: Iterable[str], looks: Mapping[str, Look]) -> None:
+    lines = require("matplotlib.lines", extra="report", purpose="the report")
+    unique = list(dict.fromkeys(labels))
+    handles = [
+        lines.Line2D([], [], color=looks[label].colour, marker=looks[label].marker)
+        for label in unique
+    ]
+    names = [_text(shortened(label, LONGEST_LABEL)) for label in unique]
+    across = min(_entries(canvas.get_size_inches()[0]), len(unique))
+    canvas.legend(handles, names, loc="lower center", ncols=across, borderaxespad=0.2)
+
+
+def _rows(labels: Iterable[str], panels: int) -> float:
+    """Inches that a legend below so many panels takes."""
+    width = WIDTH * min(panels, 3 if panels != 4 else 2)
+    return 0.1 + ROW * math.ceil(len(set(labels)) / _entries(width))
+
+
+def _entries(width: float) -> int:
+    """How many entries of a legend fit side by side."""
+    return max(1, int(width / ENTRY))
+
+
+def _files(canvas: Any) -> dict[str, bytes]:
+    return {form: _file(canvas, form) for form in FORMATS}
+
+
+def _file(canvas: Any, form: str) -> bytes:
+    buffer = io.BytesIO()
+    # Without a date: the same numbers give the same file.
+    dated = {"svg": "Date", "pdf": "CreationDate"}[form]
+    canvas.savefig(buffer, format=form, metadata={dated: None})
+    return buffer.getvalue()
+
+
+def _title(text: str) -> str:
+    return _text(shortened(text, LONGEST_TITLE))
+
+
+def _text(text: str) -> str:
+    """Text as it is: a dollar sign is not the start of a formula."""
+    return text.replace("\\", "\\\\").replace("$", r"\$") if "$" in text else text

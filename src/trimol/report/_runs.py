@@ -1,0 +1,239 @@
+"""Stored runs, sorted for a reader: by task, then by method and its setting, seeds together."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trimol import methods
+from trimol.runs.store import StoredRun
+
+# What does not tell two settings of a method apart: the task (which tells comparisons apart), the
+# seed, and how often a run was measured and saved.
+ASIDE = ("task", "task_options", "source", "seed", "measure_every", "checkpoint_every")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A method with its step sizes on a task: runs that differ in their seed only.
+
+    Attributes:
+        label: The method's name, with what tells it from the method's other settings.
+        method: The method's name.
+        runs: The runs that count: the finished ones, or all if none is.
+        left_out: Unfinished runs that do not count, because others are finished.
+        finished: Whether the runs that count are finished.
+    """
+
+    label: str
+    method: str
+    runs: tuple[StoredRun, ...]
+    left_out: tuple[StoredRun, ...] = ()
+    finished: bool = True
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the runs that count."""
+        return tuple(run.config.seed for run in self.runs)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All runs of one task.
+
+    Attributes:
+        title: The task's name, with its options where two tasks share the name.
+        slug: The same for file names; distinct on the page.
+        objectives: The objectives' names.
+        settings: What was compared.
+    """
+
+    title: str
+    slug: str
+    objectives: tuple[str, ...]
+    settings: tuple[Setting, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The settings' labels."""
+        return tuple(setting.label for setting in self.settings)
+
+
+def comparisons(runs: Iterable[StoredRun]) -> list[Comparison]:
+    """Sort runs by task, then by method and setting.
+
+    A seed that was run twice with one setting counts once.
+
+    Args:
+        runs: Stored runs, as ``store.find`` gives them.
+    """
+    by_task = _grouped(runs, _task_key)
+    names = [_task_name(group[0]) for group in by_task]
+    titles = [
+        _title(group[0], alone=names.count(name) == 1)
+        for group, name in zip(by_task, names, strict=True)
+    ]
+    slugs = _slugs(titles)
+    return [
+        Comparison(title, slug, _objectives(group), _settings(group))
+        for title, slug, group in zip(titles, slugs, by_task, strict=True)
+    ]
+
+
+def trajectory(runs: Iterable[StoredRun], column: str) -> dict[int, list[float]]:
+    """A measured number over all runs, by step, in the order of the steps.
+
+    Args:
+        runs: The runs.
+        column: The number's name in the records; ``|R_gen|`` is R_gen without its sign.
+    """
+    found: dict[int, list[float]] = {}
+    for run in runs:
+        for step, value in _column(run, column):
+            found.setdefault(step, []).append(value)
+    return dict(sorted(found.items()))
+
+
+def last(runs: Iterable[StoredRun], column: str) -> list[float]:
+    """The last value of a number in each run that measured it."""
+    series = [_column(run, column) for run in runs]
+    return [values[-1][1] for values in series if values]
+
+
+def columns(comparison: Comparison, prefix: str) -> list[str]:
+    """What follows a prefix in the names of the recorded numbers, in the order found."""
+    names: dict[str, None] = {}
+    for setting in comparison.settings:
+        for run in setting.runs:
+            names |= dict.fromkeys(
+                name.removeprefix(prefix) for name in run.metrics.columns if name.startswith(prefix)
+            )
+    return list(names)
+
+
+def differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The settings in which some configurations differ, nested ones by their own name.
+
+    >>> differing([{"lr": 1, "hyperparameters": {"gamma": 1}}, {"lr": 1, "hyperparameters": {}}])
+    ['gamma']
+    """
+    flat = [flattened(config) for config in configs]
+    names = dict.fromkeys(name for config in flat for name in config)
+    return [name for name in names if len({_text(config.get(name)) for config in flat}) > 1]
+
+
+def flattened(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration without what does not decide it, its hyper-parameters among the others."""
+    flat = {k: v for k, v in config.items() if k not in (*ASIDE, "hyperparameters")}
+    return {**flat, **{_free(k, flat): v for k, v in config.get("hyperparameters", {}).items()}}
+
+
+def _free(name: str, taken: Mapping[str, Any]) -> str:
+    """A hyper-parameter may share its name with a setting of the run: ρ of the measure."""
+    return f"method's {name}" if name in taken else name
+
+
+def _grouped(runs: Iterable[StoredRun], key: Callable[[StoredRun], str]) -> list[list[StoredRun]]:
+    groups: dict[str, list[StoredRun]] = {}
+    for run in runs:
+        groups.setdefault(key(run), []).append(run)
+    return list(groups.values())
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _task_key(run: StoredRun) -> str:
+    """A user's task is its file's content, wherever the file lies."""
+    return _text([_task_name(run), run.config.task_options, run.config.source])
+
+
+def _task_name(run: StoredRun) -> str:
+    return run.config.task if run.config.source is None else Path(run.config.task).name
+
+
+def _title(run: StoredRun, *, alone: bool) -> str:
+    config, name = run.config, _task_name(run)
+    if alone or not (config.task_options or config.source):
+        return name
+    options = [f"{option}={value}" for option, value in config.task_options.items()]
+    source = [f"source {config.source[:8]}"] if config.source else []
+    return f"{name} ({', '.join(options + source)})"
+
+
+def _slugs(titles: Sequence[str]) -> list[str]:
+    """Short names of plain letters, distinct also where case is not told apart."""
+    slugs: list[str] = []
+    for title in titles:
+        base = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:60] or "task"
+        slug, i = base, 2
+        while slug in slugs:
+            slug, i = f"{base}-{i}", i + 1
+        slugs.append(slug)
+    return slugs
+
+
+def _objectives(runs: Sequence[StoredRun]) -> tuple[str, ...]:
+    """Those of the first run that has measured something."""
+    return next((tuple(run.objectives) for run in runs if run.objectives), ())
+
+
+def _settings(runs: Sequence[StoredRun]) -> tuple[Setting, ...]:
+    groups = _grouped(runs, lambda run: _text(flattened(run.config.model_dump())))
+    by_method = _grouped((group[0] for group in groups), lambda run: run.config.method)
+    labels = {
+        id(run): _label(run, differing([other.config.model_dump() for other in same]))
+        for same in by_method
+        for run in same
+    }
+    ordered = sorted(groups, key=lambda group: _place(group[0]))
+    return tuple(_setting(labels[id(group[0])], group) for group in ordered)
+
+
+def _place(run: StoredRun) -> tuple[Any, ...]:
+    """Methods in the one order that they are listed in everywhere, their settings by size."""
+    known = {name: i for i, name in enumerate(methods.names())}
+    values = flattened(run.config.model_dump()).items()
+    sized = [(k, *((0, v) if isinstance(v, int | float) else (1, _text(v)))) for k, v in values]
+    return known.get(run.config.method, len(known)), run.config.method, sorted(sized)
+
+
+def _label(run: StoredRun, names: Sequence[str]) -> str:
+    flat = flattened(run.config.model_dump())
+    return " ".join(
+        [run.config.method, *(f"{name}={_short(flat[name])}" for name in names if name in flat)]
+    )
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _setting(label: str, runs: Sequence[StoredRun]) -> Setting:
+    done = _by_seed(run for run in runs if run.summary is not None)
+    going = _by_seed(run for run in runs if run.summary is None)
+    method = runs[0].config.method
+    if not done:
+        return Setting(label, method, tuple(going.values()), finished=False)
+    left_out = tuple(run for seed, run in going.items() if seed not in done)
+    return Setting(label, method, tuple(done.values()), left_out)
+
+
+def _by_seed(runs: Iterable[StoredRun]) -> dict[int, StoredRun]:
+    found: dict[int, StoredRun] = {}
+    for run in runs:
+        found.setdefault(run.config.seed, run)
+    return dict(sorted(found.items()))
+
+
+def _column(run: StoredRun, column: str) -> list[tuple[int, float]]:
+    absolute = column == "|R_gen|"
+    name = "R_gen" if absolute else column
+    if name not in run.metrics.columns or "step" not in run.metrics.columns:
+        return []
+    steps, values = run.metrics["step"].to_list(), run.metrics[name].to_list()
+    measured = [(s, float(v)) for s, v in zip(steps, values, strict=True) if v is not None]
+    return [(step, abs(value)) for step, value in measured] if absolute else measured

@@ -1,0 +1,68 @@
+"""Ctrl-C and SIGTERM: noted, and obeyed where a run can be left without loss."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from trimol._failures import RunError
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(RunError):
+    """A run was asked to stop, and has saved where it was.
+
+    Attributes:
+        code: The exit code by which a shell knows the signal: 130 for Ctrl-C, 143 for SIGTERM.
+    """
+
+    def __init__(self, message: str, code: int = 130) -> None:
+        super().__init__(message, code)
+        self.message, self.code = message, code
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Ears:
+    """Whether a signal has come, and which."""
+
+    def __init__(self) -> None:
+        self.heard: int | None = None
+
+    @property
+    def code(self) -> int:
+        """The exit code for the signal that came."""
+        return 128 + (self.heard or signal.SIGINT)
+
+
+@contextmanager
+def listening() -> Iterator[Ears]:
+    """Note the first SIGINT or SIGTERM; a second one does what it always does.
+
+    A signal that this process ignores stays ignored. Only the main thread is told of signals:
+    elsewhere nothing is changed.
+    """
+    ears = Ears()
+    if threading.current_thread() is not threading.main_thread():
+        yield ears
+        return
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: h for number, h in handlers.items() if h is not signal.SIG_IGN}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def note(number: int, frame: FrameType | None) -> None:
+        ears.heard = number
+        restore()
+
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield ears
+    finally:
+        restore()

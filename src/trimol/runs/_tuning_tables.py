@@ -1,0 +1,179 @@
+"""What a contest's final runs come to, as tables."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any, Literal
+
+import polars
+
+from trimol.runs._candidates import Entrant
+from trimol.runs._judging import chosen, drop, jointly
+from trimol.runs.store import StoredRun
+from trimol.tasks.task import Goals
+
+Values = dict[str, float]
+Runs = Mapping[str, Sequence[StoredRun]]
+ALONE = "alone"  # what single-task learning is called among the methods
+AGAINST_ALONE, AGAINST_REFERENCE = "ΔA_id", "ΔA_st"
+_SCHEMA = {
+    "method": polars.String,
+    "seed": polars.Int64,
+    "metric": polars.String,
+    "value": polars.Float64,
+    "joint": polars.Float64,
+    "epoch": polars.Int64,
+    "joint_epoch": polars.Int64,
+}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The metrics of a run, or means over runs.
+
+    Attributes:
+        validation: On validation data, each at the epoch that is best for its objective.
+        test: On test data, at the same epochs.
+        epochs: These epochs, from 1, by metric.
+        joint: On test data, at the one epoch that is best for all; empty without a baseline.
+        joint_epoch: That epoch.
+    """
+
+    validation: Values
+    test: Values
+    epochs: dict[str, int] = field(default_factory=dict)
+    joint: Values = field(default_factory=dict)
+    joint_epoch: int | None = None
+
+
+def judged(run: StoredRun, entrant: Entrant, baseline: Values | None = None) -> Judged:
+    """A run at the epochs that validation data choose.
+
+    Args:
+        run: The run.
+        entrant: Whose it is.
+        baseline: What single-task learning reaches on validation data, by metric: the one epoch
+            that is best for all is judged against it.
+    """
+    rows = {
+        metric: row
+        for objective, metrics in entrant.goals.items()
+        for row in [chosen(run.scores, entrant.goals, objective)]
+        for metric in metrics
+    }
+    joint = None if baseline is None else jointly(run.scores, entrant.goals, baseline)
+    return Judged(
+        validation={metric: row[f"validation/{metric}"] for metric, row in rows.items()},
+        test={metric: row[f"test/{metric}"] for metric, row in rows.items()},
+        epochs={metric: row["step"] // entrant.epoch for metric, row in rows.items()},
+        joint={} if joint is None else {metric: joint[f"test/{metric}"] for metric in rows},
+        joint_epoch=None if joint is None else joint["step"] // entrant.epoch,
+    )
+
+
+def means(found: Iterable[Judged]) -> Judged:
+    """The means over runs of what each of them has (a single-task run has its own metrics only)."""
+    runs = list(found)
+    return Judged(
+        validation=_mean([run.validation for run in runs]),
+        test=_mean([run.test for run in runs]),
+        joint=_mean([run.joint for run in runs]),
+    )
+
+
+def of_seeds(
+    rivals: Sequence[Entrant],
+    runs: Runs,
+    *,
+    reference: str,
+    baseline: Judged,
+    others: Mapping[str, Mapping[str, float]],
+) -> polars.DataFrame:
+    """One row per method, seed and metric, the drops ΔA included.
+
+    Args:
+        rivals: The methods.
+        runs: Their final runs, by label.
+        reference: The label of the method that ΔA_st is against.
+        baseline: The means of single-task learning.
+        others: Other single-task results on test data, by name and metric.
+    """
+    found = {
+        entrant.label: {
+            run.config.seed: judged(run, entrant, baseline.validation)
+            for run in runs[entrant.label]
+        }
+        for entrant in rivals
+    }
+    alone = {AGAINST_ALONE: baseline.test}
+    alone |= {f"{AGAINST_ALONE} ({name})": dict(values) for name, values in others.items()}
+    level = means(found[reference].values())
+    against = {name: (values, values) for name, values in alone.items()}
+    against[AGAINST_REFERENCE] = level.test, level.joint
+    rows = [
+        row
+        for entrant in rivals
+        for seed, run in found[entrant.label].items()
+        for row in _rows(entrant.label, seed, run, entrant.goals, against)
+    ]
+    return polars.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+def of_alone(entrants: Sequence[Entrant], runs: Runs) -> polars.DataFrame:
+    """The rows of single-task learning: each objective from runs of its own."""
+    rows = [
+        (ALONE, run.config.seed, metric, value, value, found.epochs[metric], found.epochs[metric])
+        for entrant in entrants
+        for run in runs[entrant.label]
+        for found in [judged(run, entrant)]
+        for metric, value in found.test.items()
+    ]
+    return polars.DataFrame(rows, schema=_SCHEMA, orient="row").sort("seed", maintain_order=True)
+
+
+def over_training(
+    entrants: Sequence[Entrant], runs: Runs, what: Literal["metrics", "scores"]
+) -> polars.DataFrame:
+    """The records or the scores of all runs, with ``method``, ``seed`` and ``epoch``.
+
+    Args:
+        entrants: Whose runs.
+        runs: By label.
+        what: Records are taken before the step from x_t, so that the first are of epoch 0.
+    """
+    tables: list[polars.DataFrame] = [
+        getattr(run, what).select(
+            polars.lit(entrant.label).alias("method"),
+            polars.lit(run.config.seed, polars.Int64).alias("seed"),
+            (polars.col("step") / entrant.epoch).alias("epoch"),
+            polars.all(),
+        )
+        for entrant in entrants
+        for run in runs[entrant.label]
+    ]
+    return polars.concat(tables, how="diagonal")
+
+
+def _rows(
+    label: str, seed: int, run: Judged, goals: Goals, against: Mapping[str, tuple[Values, Values]]
+) -> list[tuple[Any, ...]]:
+    measured = [
+        (label, seed, metric, value, run.joint[metric], run.epochs[metric], run.joint_epoch)
+        for metric, value in run.test.items()
+    ]
+    wanted = [(name, name, goals) for name in against] + [
+        (f"{name}/{objective}", name, {objective: metrics})
+        for name in (AGAINST_ALONE, AGAINST_REFERENCE)
+        for objective, metrics in goals.items()
+    ]
+    drops = [
+        (label, seed, called, drop(run.test, own, of), drop(run.joint, joint, of), None, None)
+        for called, name, of in wanted
+        for own, joint in [against[name]]
+    ]
+    return measured + drops
+
+
+def _mean(runs: Sequence[Values]) -> Values:
+    names = dict.fromkeys(name for run in runs for name in run)
+    return {name: fmean(run[name] for run in runs if name in run) for name in names}

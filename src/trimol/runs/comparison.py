@@ -1,0 +1,307 @@
+"""Compare methods on a task: the same starts and the same samples for all, several seeds."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trimol._failures import BadValue
+from trimol import methods as registry
+from trimol.data import GrowingBatches
+from trimol.data._draws import whole_number
+from trimol.errors._conflict import conflict_over_runs
+from trimol.runs.config import RunConfig, configure
+from trimol.runs._execute import Watch
+from trimol.runs._pool import execute_all
+from trimol.runs.statistics import LEVEL, holm, interval, p_value
+from trimol.runs.store import StoredRun
+from trimol.tasks import load
+from trimol.training import Diverged
+
+ERRORS = ("R_opt", "R_pop", "R_gen", "E_ca", "E_caw")
+# Over seeds, the definition of E_ca (and an estimate of it without bias): see `summarise`.
+DEFINITION, UNBIASED = "E_ca_definition", "E_ca_unbiased"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What became of the runs of a comparison.
+
+    Attributes:
+        task: The task, as it was given.
+        runs: The finished runs of each method, in the order of the seeds.
+        failed: The configurations of runs that diverged, each with what was said about it.
+    """
+
+    task: str
+    runs: dict[str, list[StoredRun]]
+    failed: list[tuple[RunConfig, str]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number of a comparison, in plain units.
+
+    Attributes:
+        method: The method's name.
+        metric: What was measured: an objective or a metric of the task (on test data), ``R_opt``,
+            ``R_pop``, ``R_gen`` (its size), ``E_ca`` (the mean of the squares), ``E_caw``, or
+            ``E_ca_definition``, ``E_ca_unbiased`` (one number of all seeds).
+        mean: The mean over seeds.
+        std: The standard deviation over seeds; None for a single one.
+        n: How many seeds.
+        paper: What the paper says, where it says something.
+        ci: Half the width of the 95 % confidence interval of the mean (Student's t).
+        settings: Step size, hyper-parameters and steps that it was measured with.
+    """
+
+    method: str
+    metric: str
+    mean: float
+    std: float | None
+    n: int
+    paper: float | None = None
+    ci: float | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def json(self) -> dict[str, Any]:
+        """For machines: the settings beside the numbers, where no number has their name."""
+        numbers = {name: getattr(self, name) for name in Row.__dataclass_fields__}
+        del numbers["settings"]
+        return {**self.settings, **numbers}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a method differs from the first one, seed by seed: same start, same samples.
+
+    Attributes:
+        method: The method's name.
+        baseline: The first method's name.
+        metric: As in `Row`.
+        mean: The mean over seeds of this method's number minus the baseline's.
+        ci: Half the width of its 95 % confidence interval (Student's t); None for a single seed.
+        n: How many seeds both methods finished.
+        p: The p value of the paired t test, adjusted by Holm for all differences of the table.
+    """
+
+    method: str
+    baseline: str
+    metric: str
+    mean: float
+    ci: float | None
+    n: int
+    p: float | None
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether this interval, taken alone, excludes 0."""
+        return self.ci is not None and abs(self.mean) > self.ci
+
+    @property
+    def clear(self) -> bool:
+        """Whether it is larger than its noise, also in view of how many were looked at."""
+        return self.p is not None and self.p < 1 - LEVEL
+
+
+def compare(
+    task: str,
+    methods: Sequence[str],
+    *,
+    folder: Path | str,
+    seeds: int,
+    steps: int,
+    batch_size: int = 64,
+    task_options: Mapping[str, Any] | None = None,
+    hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
+    lr: Mapping[str, float] | None = None,
+    rho: float = 0.0,
+    measure_every: int = 0,
+    score_every: int = 0,
+    checkpoint_every: int | None = None,
+    precision: str = "no",
+    jobs: int = 1,
+    watch: Watch | None = None,
+) -> Comparison:
+    """Train a task with each method, ``seeds`` times, at equal samples.
+
+    Run i of every method starts from the same parameters and sees the same samples. A method whose
+    batches grow takes as many steps as the samples of the others allow. Runs are executed in
+    folders of their own below ``folder``: finished ones are not run again, killed ones go on.
+
+    Args:
+        task: A task's name, or ``path/to/file.py:Class``; its settings say how to run each method.
+        methods: The methods' names; the first is the one that the others are compared with.
+        folder: Where the runs are stored.
+        seeds: Runs of each method.
+        steps: Steps of each run.
+        batch_size: Samples per step.
+        task_options: Keyword arguments of the task's constructor.
+        hyperparameters: Of some methods, by name; they go before the task's settings.
+        lr: Of some methods, by name.
+        rho: ρ of the conflict-avoiding weights that λ is measured against.
+        measure_every: Measure at every so many steps; with 0 at the end only.
+        score_every: After every so many steps, the metrics on validation and test data.
+        checkpoint_every: Steps between checkpoints; a fifth of the run by default.
+        precision: ``"no"``, ``"bf16"`` or ``"fp16"``.
+        jobs: How many runs at a time, in processes of their own.
+        watch: Called with a run's configuration, its steps done and, after a measurement, the
+            record.
+
+    Raises:
+        Diverged: Every run diverged. Where some did, the others go on: see `Comparison.failed`.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found = compare("digits", ["static", "modo"], folder=folder, seeds=2, steps=10)
+        >>> {method: len(runs) for method, runs in found.runs.items()}
+        {'static': 2, 'modo': 2}
+    """
+    if not methods or len(set(methods)) < len(methods):
+        raise BadValue(f"methods must be one or more different names, found {list(methods)}")
+    counts = {name: _steps(task, task_options, name, steps, batch_size) for name in methods}
+    configs = [
+        configure(
+            task,
+            name,
+            task_options=task_options,
+            hyperparameters=(hyperparameters or {}).get(name),
+            lr=(lr or {}).get(name),
+            steps=counts[name],
+            batch_size=batch_size,
+            seed=seed,
+            rho=rho,
+            measure_every=measure_every,
+            score_every=score_every,
+            checkpoint_every=max(1, steps // 5) if checkpoint_every is None else checkpoint_every,
+            precision=precision,
+        )
+        for seed in range(whole_number("seeds", seeds, least=1))  # all methods, seed by seed
+        for name in methods
+    ]
+    jobs_ = [(config, Path(folder) / folder_name(config)) for config in configs]
+    return _comparison(task, methods, configs, execute_all(jobs_, jobs=jobs, watch=watch))
+
+
+def folder_name(config: RunConfig) -> str:
+    """What to call a run's folder: for people, and different for different configurations.
+
+    >>> folder_name(RunConfig(task="digits", method="modo", lr=1.0, steps=10, seed=3))[:18]
+    'digits-modo-seed3-'
+    """
+    task = load(config.task, config.task_options).name
+    safe = "".join(letter if letter.isalnum() else "-" for letter in task)
+    return f"{safe}-{config.method}-seed{config.seed}-{config.key}"
+
+
+def summarise(found: Comparison) -> list[Row]:
+    """Mean, standard deviation and confidence interval over seeds of every number.
+
+    E_ca has two readings. ``E_ca`` is the mean over seeds of ‖∇F_S(λ − λ*)‖², as in the paper's
+    experiments. ``E_ca_definition`` is the paper's definition, with the mean over seeds inside the
+    norm; n seeds leave Var/n of noise in it, which ``E_ca_unbiased`` is free of on average.
+    """
+    rows = []
+    for method, runs in found.runs.items():
+        settings = _settings(runs[0].config) if runs else {}
+        for metric, values in _columns(runs).items():
+            ci, n = interval(values), len(values)
+            std = statistics.stdev(values) if n > 1 else None
+            rows.append(
+                Row(method, metric, statistics.mean(values), std, n, ci=ci, settings=settings)
+            )
+        if len(runs) > 1:
+            over = conflict_over_runs(run.direction for run in runs)
+            for metric, value in {DEFINITION: over.definition, UNBIASED: over.unbiased}.items():
+                assert value is not None  # more than one run
+                rows.append(Row(method, metric, value, None, len(runs), settings=settings))
+    return rows
+
+
+def differences(found: Comparison) -> list[Difference]:
+    """How each method differs from the first, metric by metric, over the seeds that both finished.
+
+    The interval is that of each difference alone. The p values are adjusted by Holm over all
+    differences that are returned, as a table with many invites to look for the largest.
+    """
+    first, *others = found.runs
+    pairs = [
+        (method, metric, values)
+        for method in others
+        for metric, values in _paired(found.runs[first], found.runs[method]).items()
+    ]
+    adjusted = holm([p_value(values) for _, _, values in pairs])
+    return [
+        Difference(method, first, metric, statistics.mean(values), interval(values), len(values), p)
+        for (method, metric, values), p in zip(pairs, adjusted, strict=True)
+    ]
+
+
+def numbers(run: StoredRun) -> dict[str, float]:
+    """What a finished run is compared by: test losses and metrics by name, then the errors."""
+    record = run.record
+    named = {
+        name.partition("/")[2]: value
+        for kind in ("test_loss/", "metric/")
+        for name, value in record.items()
+        if name.startswith(kind)
+    }
+    # |R_gen| of each run, as in the paper.
+    errors = {name: abs(record[name]) for name in ERRORS if name in record}
+    return {**named, **errors}
+
+
+def _comparison(
+    task: str,
+    methods: Sequence[str],
+    configs: Sequence[RunConfig],
+    found: Sequence[StoredRun | Diverged],
+) -> Comparison:
+    runs: dict[str, list[StoredRun]] = {name: [] for name in methods}
+    failed = []
+    for config, result in zip(configs, found, strict=True):
+        if isinstance(result, Diverged):
+            failed.append((config, str(result)))
+        else:
+            runs[config.method].append(result)
+    if len(failed) == len(configs):
+        raise Diverged(f"every run diverged; {failed[0][0].method}: {failed[0][1]}")
+    return Comparison(task, runs, failed)
+
+
+def _steps(
+    task: str, options: Mapping[str, Any] | None, method: str, steps: int, batch_size: int
+) -> int:
+    """As many steps as ``steps`` batches of constant size pay for."""
+    growth = registry.get(method).growth
+    if growth == 0:
+        return steps
+    sampler = GrowingBatches(load(task, options).data().train[0], batch_size, growth=growth)
+    return sampler.steps_within(steps * batch_size)
+
+
+def _columns(runs: Sequence[StoredRun]) -> dict[str, list[float]]:
+    """Every number that was measured, by its name, over the runs."""
+    columns: dict[str, list[float]] = {}
+    for run in runs:
+        for name, value in numbers(run).items():
+            columns.setdefault(name, []).append(value)
+    return columns
+
+
+def _paired(first: Sequence[StoredRun], second: Sequence[StoredRun]) -> dict[str, list[float]]:
+    """Second minus first, seed by seed, of every number that both have."""
+    before = {run.config.seed: numbers(run) for run in first}
+    found: dict[str, list[float]] = {}
+    for run in second:
+        start = before.get(run.config.seed, {})
+        for name, value in numbers(run).items():
+            if name in start:
+                found.setdefault(name, []).append(value - start[name])
+    return found
+
+
+def _settings(config: RunConfig) -> dict[str, Any]:
+    return {"lr": config.lr, **config.hyperparameters, "steps": config.steps}

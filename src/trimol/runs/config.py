@@ -1,0 +1,211 @@
+"""What decides a run: its configuration, checked, and its name by content."""
+
+import hashlib
+import inspect
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+    field_serializer,
+)
+
+from trimol._failures import BadValue
+from trimol import methods
+from trimol.tasks import Settings, load
+from trimol.tasks.loading import blaming, file_of, source
+
+# Changes what is on disk while a run goes on, not what comes out.
+_WITHOUT_EFFECT = {"checkpoint_every"}
+# Came later than the first runs on disk: 0 is how those were run, and their names stay.
+_LATER = {"score_every"}
+
+
+def _keys_as_numbers(value: Any) -> Any:
+    """JSON has no numbers as keys: ``{"1": 0.2}`` is objective 1 again."""
+    if isinstance(value, Mapping):
+        return {
+            int(key) if isinstance(key, str) and key.isdecimal() else key: _keys_as_numbers(item)
+            for key, item in value.items()
+        }
+    return value
+
+
+Plain = Annotated[dict[str, Any], BeforeValidator(_keys_as_numbers)]
+
+
+class RunConfig(BaseModel):
+    """Everything that decides a run.
+
+    Attributes:
+        task: A task's name, or ``path/to/file.py:Class``.
+        task_options: Keyword arguments of the task's constructor.
+        method: The method's name.
+        hyperparameters: The method's own.
+        lr: α, the step size of the task's optimizer.
+        steps: How many steps to take.
+        batch_size: Samples a step, over all draws (of the first step, where batches grow).
+        seed: Decides the parameters at the start and the samples of every step.
+        rho: ρ of the conflict-avoiding weights that λ is measured against.
+        measure_every: Measure at every so many steps; with 0 at the end only.
+        score_every: After every so many steps, the task's metrics on validation and test data;
+            with 0 never.
+        checkpoint_every: Save a checkpoint every so many steps; with 0 when interrupted only.
+        precision: ``"no"`` (as the model is), ``"bf16"`` or ``"fp16"`` (mixed).
+        source: SHA-256 of the file of a user's own task.
+
+    Example:
+        >>> config = RunConfig(task="digits", method="modo", lr=1.0, steps=100)
+        >>> config.key == config.model_copy(update={"checkpoint_every": 5}).key
+        True
+        >>> config.key == config.model_copy(update={"seed": 1}).key
+        False
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: str
+    task_options: dict[str, Any] = Field(default_factory=dict)
+    method: str
+    hyperparameters: Plain = Field(default_factory=dict)
+    lr: Annotated[FiniteFloat, Field(gt=0)]
+    steps: NonNegativeInt
+    batch_size: PositiveInt = 64
+    seed: NonNegativeInt = 0
+    rho: Annotated[FiniteFloat, Field(ge=0)] = 0.0
+    measure_every: NonNegativeInt = 0
+    score_every: NonNegativeInt = 0
+    checkpoint_every: NonNegativeInt = 0
+    precision: Literal["no", "bf16", "fp16"] = "no"
+    source: str | None = None
+
+    @field_serializer("task_options", "hyperparameters")
+    def _plain(self, value: dict[str, Any]) -> Any:
+        return json.loads(json.dumps(value))
+
+    @property
+    def key(self) -> str:
+        """Twelve hex digits that name all that decides the result."""
+        unused = {name for name in _LATER if not getattr(self, name)}
+        decisive = self.model_dump(mode="json", exclude=_WITHOUT_EFFECT | unused)
+        if self.source is not None:  # the file's content counts, not the folder it lies in
+            decisive["task"] = Path(self.task).name
+        text = json.dumps(decisive, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def differences(self, other: "RunConfig") -> list[str]:
+        """The names of the fields that decide the result and differ."""
+        return [
+            name
+            for name in type(self).model_fields
+            if name not in _WITHOUT_EFFECT and getattr(self, name) != getattr(other, name)
+        ]
+
+
+def configure(
+    task: str,
+    method: str,
+    *,
+    lr: float | None = None,
+    hyperparameters: Mapping[str, Any] | None = None,
+    task_options: Mapping[str, Any] | None = None,
+    **others: Any,
+) -> RunConfig:
+    """A run's configuration, from what a user says and, where nothing is said, the task's settings.
+
+    Args:
+        task: A task's name, or ``path/to/file.py:Class``.
+        method: The method's name.
+        lr: α. By default the task's setting for this method.
+        hyperparameters: The method's own; they go before the task's settings.
+        task_options: Keyword arguments of the task's constructor.
+        others: The other fields of `RunConfig`.
+
+    Raises:
+        ValueError: Something does not fit, said in one line.
+
+    Example:
+        >>> configure("digits", "modo", steps=100, hyperparameters={"rho": 0.1}).hyperparameters
+        {'gamma': 1.0, 'rho': 0.1}
+        >>> configure("digits", "mgda", steps=100, hyperparameters={"gamma": 1})
+        Traceback (most recent call last):
+        trimol._failures.BadValue: mgda has no hyper-parameter 'gamma': it has rho, weights, every, chunk
+    """
+    known = hyperparameters_of(method)
+    settings = load(task, task_options).settings.get(method, Settings())
+    chosen = {**settings.method, **(hyperparameters or {})}
+    for name in chosen:
+        if name not in known:
+            raise BadValue(
+                f"{method} has no hyper-parameter {name!r}: it has {', '.join(known) or 'none'}"
+            )
+    file = file_of(task)
+    return checked(
+        task=task if file is None else str(file.resolve()) + task.rpartition(".py")[2],
+        task_options=dict(task_options or {}),
+        method=method,
+        hyperparameters=chosen,
+        lr=settings.lr if lr is None else lr,
+        source=source(task),
+        **others,
+    )
+
+
+def steps_per_epoch(
+    task: str, batch_size: int, task_options: Mapping[str, Any] | None = None
+) -> int:
+    """The steps in which a task's data (of several sets, the longest) are passed through once.
+
+    Args:
+        task: A task's name, or ``path/to/file.py:Class``.
+        batch_size: Samples a step; where a task has one data set per objective, of each.
+        task_options: Keyword arguments of the task's constructor.
+
+    Example:
+        >>> steps_per_epoch("quadratic", 5, {"samples": 20})
+        4
+    """
+    found = load(task, task_options)
+    with blaming(task):
+        sampler = found.sampler(found.data(), batch_size, growth=0.0, seed=0)
+    return sampler.steps_per_epoch
+
+
+def checked(**fields: Any) -> RunConfig:
+    """`RunConfig` of these fields; what does not fit is said in one line.
+
+    >>> checked(task="digits", method="modo", lr=0.1, steps=-1)
+    Traceback (most recent call last):
+    trimol._failures.BadValue: steps: input should be greater than or equal to 0, found -1
+    """
+    try:
+        return RunConfig(**fields)
+    except ValidationError as error:
+        raise BadValue(one_line(error)) from error
+
+
+def one_line(error: ValidationError) -> str:
+    """The first thing that a configuration has wrong: field, complaint and value."""
+    first = error.errors()[0]
+    name = ".".join(map(str, first["loc"])) or "configuration"
+    complaint = first["msg"][0].lower() + first["msg"][1:]
+    return f"{name}: {complaint}, found {first['input']!r}"
+
+
+def hyperparameters_of(method: str) -> tuple[str, ...]:
+    """The names of a method's hyper-parameters, in the order of its constructor.
+
+    >>> hyperparameters_of("modo")
+    ('gamma', 'rho', 'weights', 'draws', 'simultaneous', 'every')
+    """
+    parameters = inspect.signature(methods.get(method).__init__).parameters.values()
+    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)

@@ -1,0 +1,416 @@
+"""Multi-task methods against each other and against single-task learning, at equal budgets.
+
+`play` runs a `Contest`: each method is tuned on validation data, run with several seeds and judged
+on test data at the epochs that validation data chose. All is done by ordinary runs in folders of
+their own, so a study that was killed goes on, and nothing is run twice:
+
+- ``runs/<method>/<key>/seed-<n>`` are the final runs, and nothing else, to be reported on;
+  ``runs/alone-<objective>/…`` are those of single-task learning;
+- ``tuning-only/<method>/<key>/seed-<n>`` are the runs of candidates that were not chosen, which
+  `trimol.runs.store.find` passes over;
+- ``seeds.parquet`` and ``tuning.parquet`` are the tables of the `Outcome`.
+
+``<key>`` names what decides the runs beside the seed. A candidate's folder is in one of the two
+places: in ``tuning-only`` until it is chosen, then it is moved as it is, and its finished seeds are
+the first of the final ones. (Another contest in the same folder that chooses otherwise moves it
+back.)
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+import polars
+
+from trimol._failures import BadValue
+from trimol import methods
+from trimol.data._draws import whole_number
+from trimol.runs import _tuning_tables as tables
+from trimol.runs.config import steps_per_epoch
+from trimol.runs._tuning_tables import ALONE, Judged, Values, judged, means
+from trimol.runs._candidates import Arena, Candidate, Entrant, Wanted, Watch
+from trimol.runs._storage import make_folder, write_table
+from trimol.runs._judging import checked_goals, chosen, drop, jointly, standing
+from trimol.runs._lock import locked
+from trimol.runs._pool import cores
+from trimol.runs.store import StoredRun
+from trimol.tasks import load
+from trimol.tasks.task import Goals
+from trimol.training import Diverged
+
+__all__ = [
+    "ALONE",
+    "PAPERS_BUDGET",
+    "Candidate",
+    "Contest",
+    "Outcome",
+    "chosen",
+    "drop",
+    "jointly",
+    "play",
+]
+
+Tried = list[list[StoredRun | Diverged]]  # by candidate, then by seed
+PAPERS_BUDGET = "{} (paper's budget)"
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What is compared.
+
+    Attributes:
+        task: A task's name, or ``path/to/file.py:Class``. It has `Task.goals`, validation data and
+            the option ``only``.
+        methods: For each method what is tried.
+        epochs: How long each run is: passes through the longest of the task's data sets.
+        batch_size: Samples a step; where a task has one data set per objective, of each.
+        options: The task's options.
+        seeds: How many final runs a method has.
+        tuning_seeds: How many of them are run of every candidate.
+        budget: ``"equal"``: all methods take the same samples a step and the same steps.
+            ``"paper"``: methods that take k > 1 draws are *also* run as the paper's authors ran
+            them, as ``<method> (paper's budget)``: their epoch ended when every one of k loaders,
+            with a k-th of the batch each, was used up, so that it has k times the steps. Their
+            settings are those chosen at equal budgets.
+        measure_epochs: Epochs between measurements of λ and the errors; 0 for the end only. (Runs
+            for tuning are measured as often: they may become final.)
+        reference: The method that ΔA_st is against, and whose candidates (but for its own
+            hyper-parameters) are tried for single-task learning.
+        baselines: Single-task results from elsewhere, by name and metric: ΔA_id is given against
+            these too.
+    """
+
+    task: str
+    methods: Mapping[str, Sequence[Candidate]]
+    epochs: int
+    batch_size: int
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seeds: int = 5
+    tuning_seeds: int = 1
+    budget: Literal["equal", "paper"] = "equal"
+    measure_epochs: int = 0
+    reference: str = "static"
+    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "seeds", "tuning_seeds"):
+            whole_number(name, getattr(self, name), least=1)
+        whole_number("measure_epochs", self.measure_epochs, least=0)
+        if self.tuning_seeds > self.seeds:
+            raise BadValue(
+                f"tuning_seeds must be at most seeds={self.seeds}, found {self.tuning_seeds}"
+            )
+        if self.budget not in ("equal", "paper"):
+            raise BadValue(f"budget must be equal or paper, found {self.budget!r}")
+        if self.reference not in self.methods:
+            raise BadValue(
+                f"reference must be one of {', '.join(self.methods)}, found {self.reference!r}"
+            )
+        for method, candidates in self.methods.items():
+            _check_method(method, candidates)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a contest found.
+
+    Attributes:
+        seeds: One row per method, seed and metric: ``value`` on test data at the ``epoch`` that is
+            best on validation data for the metric's objective, ``joint`` at the ``joint_epoch``
+            that is best for all. ``ΔA_id`` (against the mean of single-task learning), ``ΔA_st``
+            (against the mean of the reference method) and ``ΔA_id (<name>)`` (against the
+            contest's baselines) are metrics too, without epochs, and so are ``ΔA_id/<objective>``
+            and ``ΔA_st/<objective>``, one objective's share of them. Single-task learning is the
+            method ``alone``.
+        tuning: One row per candidate: its setting, its ``score`` on validation data (−ΔA_id, mean
+            over seeds; of single-task learning, as `chosen` compares epochs; −∞ if a run diverged,
+            as the ``note`` says), whether it was ``chosen``, which of its numbers are at the
+            ``edge`` of those tried, and how many candidates ``tied`` with it at the top (the first
+            is chosen).
+        curves: The records of the final runs, per ``method`` and ``seed``.
+        scores: The metrics of the final runs, per ``method``, ``seed`` and ``epoch``; single-task
+            runs by the names of their folders.
+        settings: The candidate that was chosen, by method.
+        baseline: The means over seeds of single-task learning on test data, by metric.
+        runs: The final runs, by method.
+    """
+
+    seeds: polars.DataFrame
+    tuning: polars.DataFrame
+    curves: polars.DataFrame
+    scores: polars.DataFrame
+    settings: dict[str, Candidate]
+    baseline: Values
+    runs: dict[str, list[StoredRun]]
+
+
+def play(
+    contest: Contest, folder: Path | str, *, jobs: int | None = None, watch: Watch | None = None
+) -> Outcome:
+    """Run a contest, or go on with it, or read what is finished.
+
+    Single-task learning is given what the methods are: as many samples of the objective a step, as
+    many steps, and the same rules for the choice of setting and epoch.
+
+    Args:
+        contest: What is compared.
+        folder: Where the runs are kept.
+        jobs: How many runs at a time; as many as there are cores by default.
+        watch: Called with (done, total), in steps of all runs.
+
+    Raises:
+        Diverged: A final run did, or every candidate of a method.
+    """
+    path = Path(folder)
+    planned = _Play(contest, path, jobs or cores(), watch)  # needs the data: before any folder
+    make_folder(path)
+    with locked(path):
+        found = planned.outcome()
+        write_table(path / "seeds.parquet", found.seeds)
+        write_table(path / "tuning.parquet", found.tuning)
+    return found
+
+
+class _Play:
+    """One contest at work."""
+
+    def __init__(self, contest: Contest, folder: Path, jobs: int, watch: Watch | None) -> None:
+        self.contest = contest
+        self.goals = _goals(contest)
+        self.epoch = self._steps_per_epoch(contest.batch_size)
+        self.rivals = [_all_different(self._rival(method)) for method in contest.methods]
+        self.alone = [self._single(objective) for objective in self.goals]
+        self.longer = {
+            entrant.label: self._longer(entrant)
+            for entrant in self.rivals
+            if contest.budget == "paper" and _draws(entrant.method) > 1
+        }
+        self.settings: dict[str, Candidate] = {}
+        self.tuning: list[dict[str, Any]] = []
+        self.arena = Arena(folder, jobs, self._steps(), watch)
+
+    def outcome(self) -> Outcome:
+        contest, tried = self.contest, self._tried()
+        for entrant in self.alone:
+            self._choose(entrant, tried[entrant.label], None)
+        alone = self._final(self.alone)
+        baseline = means(judged(run, e) for e in self.alone for run in alone[e.label])
+        for entrant in self.rivals:
+            self._choose(entrant, tried[entrant.label], baseline)
+        for label, entrant in self.longer.items():
+            self._settle(entrant, self.settings[label])
+        rivals = [*self.rivals, *self.longer.values()]
+        runs = self._final(rivals)
+        seeds = tables.of_seeds(
+            rivals, runs, reference=contest.reference, baseline=baseline, others=contest.baselines
+        )
+        return Outcome(
+            seeds=polars.concat([tables.of_alone(self.alone, alone), seeds]),
+            tuning=polars.DataFrame(self.tuning, infer_schema_length=None),
+            curves=tables.over_training(rivals, runs, "metrics"),
+            scores=tables.over_training([*self.alone, *rivals], alone | runs, "scores"),
+            settings=self.settings,
+            baseline=baseline.test,
+            runs=alone | runs,
+        )
+
+    def _rival(self, method: str) -> Entrant:
+        contest = self.contest
+        return Entrant(
+            label=method,
+            task=contest.task,
+            method=method,
+            goals=self.goals,
+            candidates=tuple(contest.methods[method]),
+            batch_size=contest.batch_size,
+            epoch=self.epoch,
+            epochs=contest.epochs,
+            options=contest.options,
+            measure_epochs=contest.measure_epochs,
+        )
+
+    def _single(self, objective: str) -> Entrant:
+        """Single-task learning, at the samples and steps that the methods have."""
+        like = self._rival(self.contest.reference)
+        tried = {like.key(c): c for c in (replace(c, hyperparameters={}) for c in like.candidates)}
+        return replace(
+            like,
+            label=f"{ALONE}-{objective}",
+            goals={objective: self.goals[objective]},
+            candidates=tuple(tried.values()),
+            options={**like.options, "only": objective},
+        )
+
+    def _longer(self, entrant: Entrant) -> Entrant:
+        """A method at the paper's budget: see `Contest.budget`."""
+        share = self.contest.batch_size // _draws(entrant.method)
+        label = PAPERS_BUDGET.format(entrant.label)
+        return replace(entrant, label=label, epoch=self._steps_per_epoch(share))
+
+    def _steps_per_epoch(self, batch_size: int) -> int:
+        return steps_per_epoch(self.contest.task, batch_size, self.contest.options)
+
+    def _steps(self) -> int:
+        """The steps of all runs."""
+        first, all_ = self.contest.tuning_seeds, self.contest.seeds
+        tuned = [*self.alone, *self.rivals]
+        return sum(e.steps * (len(e.candidates) * first + all_ - first) for e in tuned) + sum(
+            e.steps * all_ for e in self.longer.values()
+        )
+
+    def _tried(self) -> dict[str, Tried]:
+        """Every candidate with the first seeds."""
+        first = range(self.contest.tuning_seeds)
+        entrants = [*self.alone, *self.rivals]
+        wanted: list[Wanted] = [(e, c, s) for e in entrants for c in e.candidates for s in first]
+        found = iter(self.arena.execute(wanted))
+        return {e.label: [[next(found) for _ in first] for _ in e.candidates] for e in entrants}
+
+    def _choose(self, entrant: Entrant, tried: Tried, baseline: Judged | None) -> None:
+        """The candidate that is best on validation data; the first of equals."""
+        notes = [_failure(runs, entrant) for runs in tried]
+        if all(notes):
+            raise Diverged(f"no candidate of {entrant.label} came to an end: {notes[0]}")
+        usable = [
+            [judged(run, entrant) for run in runs if isinstance(run, StoredRun)]
+            for runs, note in zip(tried, notes, strict=True)
+            if not note
+        ]
+        left = iter(_scores(entrant, usable, baseline))
+        each = [-math.inf if note else next(left) for note in notes]
+        scores = [-math.inf if math.isnan(score) else score for score in each]  # baselines of 0
+        best = max(scores)
+        self.tuning += [
+            {
+                "method": entrant.label,
+                "candidate": number,
+                "lr": candidate.lr,
+                "hyperparameters": json.dumps(dict(candidate.hyperparameters)),
+                "task_options": json.dumps(dict(candidate.task_options)),
+                "seeds": self.contest.tuning_seeds,
+                "score": score,
+                "chosen": number == scores.index(best),
+                "tied": scores.count(best) if score == best else 0,
+                "edge": ", ".join(_edges(candidate, entrant.candidates)),
+                "note": note,
+            }
+            for number, (candidate, score, note) in enumerate(
+                zip(entrant.candidates, scores, notes, strict=True)
+            )
+        ]
+        self._settle(entrant, entrant.candidates[scores.index(best)])
+
+    def _settle(self, entrant: Entrant, candidate: Candidate) -> None:
+        self.settings[entrant.label] = candidate
+        self.arena.choose(entrant, candidate)
+
+    def _final(self, entrants: Sequence[Entrant]) -> dict[str, list[StoredRun]]:
+        """The runs of what was chosen, with all seeds."""
+        seeds = range(self.contest.seeds)
+        wanted = [(e, self.settings[e.label], seed) for e in entrants for seed in seeds]
+        runs: dict[str, list[StoredRun]] = {e.label: [] for e in entrants}
+        for (entrant, _, seed), run in zip(wanted, self.arena.execute(wanted), strict=True):
+            if isinstance(run, Diverged):
+                raise Diverged(f"{entrant.label} diverged with seed {seed}: {run}")
+            runs[entrant.label].append(run)
+        return runs
+
+
+def _scores(
+    entrant: Entrant, tried: Sequence[Sequence[Judged]], baseline: Judged | None
+) -> list[float]:
+    """How good candidates are on validation data: larger is better.
+
+    −ΔA against single-task learning, mean over seeds; without it, as `chosen` compares epochs.
+    """
+    if baseline is not None:
+        return [
+            -fmean(drop(run.validation, baseline.validation, entrant.goals) for run in runs)
+            for runs in tried
+        ]
+    (metrics,) = entrant.goals.values()
+    each = [means(runs).validation for runs in tried]
+    return standing({metric: [values[metric] for values in each] for metric in metrics}, metrics)
+
+
+def _failure(runs: Sequence[StoredRun | Diverged], entrant: Entrant) -> str:
+    """Why a candidate is out of question; empty if it is not."""
+    for run in runs:
+        if isinstance(run, Diverged):
+            return str(run)
+        for metric in (name for metrics in entrant.goals.values() for name in metrics):
+            if f"validation/{metric}" not in run.scores.columns:
+                has = [c.partition("/")[2] for c in run.scores.columns if c.startswith("test/")]
+                raise BadValue(
+                    f"goals must name metrics of the task ({', '.join(has)}), found {metric!r}"
+                )
+            if not run.scores[f"validation/{metric}"].is_finite().all():
+                return f"{metric} on validation data became NaN or infinite"
+    return ""
+
+
+def _edges(candidate: Candidate, candidates: Sequence[Candidate]) -> list[str]:
+    """The numbers of a candidate that are the smallest or largest of those tried.
+
+    >>> _edges(Candidate(0.1, {"gamma": 1.0}), [Candidate(lr, {"gamma": 1.0}) for lr in (0.1, 1)])
+    ['lr']
+    """
+    found = []
+    for name, value in candidate.numbers.items():
+        tried = {c.numbers[name] for c in candidates if _is_number(c.numbers.get(name))}
+        if len(tried) > 1 and _is_number(value) and value in (min(tried), max(tried)):
+            found.append(name)
+    return found
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _draws(method: str) -> int:
+    return methods.get(method).draws
+
+
+def _goals(contest: Contest) -> Goals:
+    """The task's goals, once what the contest needs of it is known to be there."""
+    task = load(contest.task, contest.options)
+    goals = checked_goals(task.goals)
+    if set(goals) != set(task.objectives):
+        raise BadValue(
+            f"goals of {task.name} must be of {', '.join(task.objectives)}, found "
+            f"{', '.join(goals)}"
+        )
+    if task.data().validation is None:
+        raise BadValue(f"{task.name} must have validation data to choose epochs by, found none")
+    for name, baseline in contest.baselines.items():
+        try:
+            drop(baseline, baseline, goals)
+        except ValueError as error:
+            raise BadValue(f"baselines[{name!r}]: {error}") from error
+    return goals
+
+
+def _all_different(entrant: Entrant) -> Entrant:
+    """The entrant, if no two candidates are the same runs: they would share a folder."""
+    keys = [entrant.key(candidate) for candidate in entrant.candidates]
+    for number, key in enumerate(keys):
+        if key in keys[:number]:
+            raise BadValue(
+                f"candidates of {entrant.label} must be different, found {keys.index(key)} and "
+                f"{number} alike: {entrant.candidates[number]}"
+            )
+    return entrant
+
+
+def _check_method(method: str, candidates: Sequence[Candidate]) -> None:
+    if not candidates:
+        raise BadValue(f"methods[{method!r}] must have a candidate, found none")
+    if methods.get(method).growth:
+        raise BadValue(
+            f"methods must take the same samples at every step, found {method!r}, whose batches "
+            "grow"
+        )

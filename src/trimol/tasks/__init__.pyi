@@ -1,0 +1,14 @@
+from trimol.tasks._catalogue import get as get
+from trimol.tasks._catalogue import names as names
+from trimol.tasks.loading import TaskError as TaskError
+from trimol.tasks.loading import load as load
+from trimol.tasks.multitask import MultiInput as MultiInput
+from trimol.tasks.multitask import MultiTask as MultiTask
+from trimol.tasks.multitask import SingleInput as SingleInput
+from trimol.tasks.multitask import concatenated as concatenated
+from trimol.tasks.multitask import masked_mean as masked_mean
+from trimol.tasks.task import Batch as Batch
+from trimol.tasks.task import Data as Data
+from trimol.tasks.task import Goals as Goals
+from trimol.tasks.task import Settings as Settings
+from trimol.tasks.task import Task as Task

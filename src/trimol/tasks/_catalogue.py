@@ -1,0 +1,41 @@
+"""Tasks by name: the built-in ones, and those that are announced from outside the library."""
+
+from typing import TYPE_CHECKING
+
+from trimol import _lazy
+from trimol._failures import BadValue
+from trimol._registration import announced
+
+if TYPE_CHECKING:
+    from trimol.tasks.task import Task
+
+_BUILT_IN = {
+    "digits": "trimol.tasks.digits:Digits",
+    "quadratic": "trimol.tasks.quadratic:Quadratic",
+}
+
+
+def names() -> list[str]:
+    """The names of all tasks.
+
+    >>> names()[:3]
+    ['digits', 'quadratic', 'mnist']
+    """
+    return list(_places())
+
+
+def get(name: str) -> "type[Task]":
+    """The task's class.
+
+    >>> get("digits")
+    <class 'trimol.tasks.digits.Digits'>
+    """
+    places = _places()
+    if name not in places:
+        raise BadValue(f"name must be one of {', '.join(places)}, found {name!r}")
+    task: type[Task] = _lazy.found(places[name])
+    return task
+
+
+def _places() -> dict[str, str]:
+    return {**_BUILT_IN, **announced("TASKS")}

@@ -1,5 +1,0 @@
-"""Dense prediction: segmentation, depth and surface normals of one image, pixel by pixel."""
-
-from trimol.tasks.dense.task import OBJECTIVES, DenseTask
-
-__all__ = ["OBJECTIVES", "DenseTask"]

@@ -1,0 +1,17 @@
+from trimol._failures import Diverged as Diverged
+from trimol._failures import RunError as RunError
+from trimol.training.assess import Assessment as Assessment
+from trimol.training.assess import assess as assess
+from trimol.training.assess import batches as batches
+from trimol.training.assess import evaluating as evaluating
+from trimol.training.assess import mean_losses as mean_losses
+from trimol.training.assess import metrics as metrics
+from trimol.training.assess import next_weights as next_weights
+from trimol.training.loop import Run as Run
+from trimol.training.loop import start as start
+from trimol.training.loop import train as train
+from trimol.training.records import Record as Record
+from trimol.training.records import Sink as Sink
+from trimol.training.replicas import Neighbours as Neighbours
+from trimol.training.replicas import NotReplicable as NotReplicable
+from trimol.training.replicas import Replicas as Replicas

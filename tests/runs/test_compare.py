@@ -1,0 +1,232 @@
+"""Comparing methods: the numbers, their names, their means; equal samples; several processes."""
+
+import os
+import signal
+import statistics
+from pathlib import Path
+
+import pytest
+import torch
+
+from trimol.data import GrowingBatches
+from trimol.runs import (
+    Interrupted,
+    RunConfig,
+    comparison as compare,
+    configure,
+    differences,
+    summarise,
+)
+from trimol.runs.comparison import Comparison, folder_name
+from trimol.runs._pool import execute_all
+from trimol.tasks import load
+from trimol.training import Diverged, Record, RunError, assess, start, train
+
+NAMES = ["cross-entropy", "MSE", "Huber", "accuracy", "R_opt", "R_pop", "R_gen", "E_ca"]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    folder = tmp_path_factory.mktemp("compared")
+    return compare("digits", ["static", "mgda"], folder=folder, seeds=3, steps=4)
+
+
+def test_runs_are_those_of_the_tasks_settings(tmp_path: Path) -> None:
+    task, steps = load("digits"), []
+    results = compare(
+        "digits",
+        ["modo"],
+        folder=tmp_path,
+        seeds=2,
+        steps=5,
+        watch=lambda config, step, record: steps.append((config.seed, step, record is None)),
+    )
+    assert [told for told in steps if told[2]] == [
+        (s, t, True) for s in (0, 1) for t in range(1, 6)
+    ]
+    settings = task.settings["modo"]
+    for seed, stored in enumerate(results.runs["modo"]):
+        run = start(task, "modo", lr=settings.lr, hyperparameters=settings.method, seed=seed)
+        assert stored.record == assess(train(run, 5)).record
+
+
+def test_finished_runs_are_skipped(found: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = found.runs["static"][0].path.parent
+    steps: list[int] = []
+    again = compare(
+        "digits",
+        ["static", "mgda"],
+        folder=folder,
+        seeds=4,  # one more
+        steps=4,
+        watch=lambda config, step, record: steps.append(config.seed),
+    )
+    assert set(steps) == {3}
+    assert [run.config.seed for run in again.runs["mgda"]] == [0, 1, 2, 3]
+
+
+def test_rows(found: Comparison) -> None:
+    rows = summarise(found)
+    assert [row.metric for row in rows] == [*NAMES, "E_ca_definition", "E_ca_unbiased"] * 2
+    assert [row.method for row in rows] == ["static"] * 10 + ["mgda"] * 10
+    gaps = [abs(run.record["R_gen"]) for run in found.runs["static"]]
+    row = rows[6]
+    assert (row.mean, row.n, row.paper) == (statistics.mean(gaps), 3, None)
+    assert row.std == pytest.approx(statistics.stdev(gaps))
+    assert row.ci == pytest.approx(4.302653 * statistics.stdev(gaps) / 3**0.5)
+
+
+def test_both_readings_of_the_conflict(found: Comparison) -> None:
+    rows = {(row.method, row.metric): row.mean for row in summarise(found)}
+    directions = torch.stack([run.direction for run in found.runs["static"]])
+    assert rows["static", "E_ca"] == pytest.approx(directions.square().sum(1).mean().item())
+    mean = directions.mean(0).square().sum().item()
+    assert rows["static", "E_ca_definition"] == pytest.approx(mean)
+    assert rows["static", "E_ca_definition"] <= rows["static", "E_ca"]
+
+
+def test_rows_for_machines(found: Comparison) -> None:
+    row = summarise(found)[0].json()
+    settings = load("digits").settings["static"]
+    assert row["lr"] == settings.lr
+    assert row["steps"] == 4
+    assert {"method", "metric", "mean", "std", "n", "paper", "ci"} <= row.keys()
+    assert "settings" not in row
+
+
+def test_differences_are_seed_by_seed(found: Comparison) -> None:
+    rows = differences(found)
+    assert [row.metric for row in rows] == NAMES
+    assert {(row.method, row.baseline, row.n) for row in rows} == {("mgda", "static", 3)}
+    pairs = zip(found.runs["mgda"], found.runs["static"], strict=True)
+    values = [two.record["R_opt"] - one.record["R_opt"] for two, one in pairs]
+    row = rows[4]
+    assert row.mean == pytest.approx(statistics.mean(values))
+    assert row.ci == pytest.approx(4.302653 * statistics.stdev(values) / 3**0.5)
+    assert row.excludes_zero == (abs(row.mean) > row.ci)
+
+
+def test_one_seed_has_no_spread(tmp_path: Path) -> None:
+    results = compare("digits", ["static", "rgw"], folder=tmp_path, seeds=1, steps=1)
+    assert {(row.std, row.ci) for row in summarise(results)} == {(None, None)}
+    assert {(row.ci, row.p, row.clear) for row in differences(results)} == {(None, None, False)}
+
+
+def test_a_growing_method_gets_the_same_samples(tmp_path: Path) -> None:
+    results = compare("digits", ["static", "smg"], folder=tmp_path, seeds=1, steps=9)
+    (static,), (smg,) = results.runs.values()
+    steps = smg.config.steps
+    sampler = GrowingBatches(1437, 64)
+    assert smg.record["samples"] == sampler.samples(steps) <= static.record["samples"] == 9 * 64
+    assert sampler.samples(steps + 1) > 9 * 64
+
+
+def test_options_reach_the_runs(tmp_path: Path) -> None:
+    results = compare(
+        "digits",
+        ["static", "modo"],
+        folder=tmp_path,
+        seeds=1,
+        steps=2,
+        batch_size=8,
+        task_options={"hidden": 5},
+        hyperparameters={"modo": {"gamma": 0.5}},
+        lr={"static": 0.25},
+        rho=0.1,
+        measure_every=1,
+    )
+    static, modo = results.runs["static"][0], results.runs["modo"][0]
+    assert (static.config.lr, modo.config.hyperparameters["gamma"]) == (0.25, 0.5)
+    assert len(static.parameters["0.bias"]) == 5
+    assert modo.metrics["samples"].to_list() == [0, 8, 16]
+    assert "E_caw" in modo.record
+
+
+TASK = """
+from trimol.tasks.digits import Digits
+
+class Mine(Digits):
+    name = "my task/1"
+
+    def losses(self, model, batch):
+        found = super().losses(model, batch)
+        return found * float("nan") if model[0].bias.detach().abs().max() > {largest} else found
+"""
+
+
+def mine(folder: Path, largest: float) -> str:
+    (folder / "mine.py").write_text(TASK.format(largest=largest))
+    return f"{folder / 'mine.py'}:Mine"
+
+
+def test_diverged_runs_do_not_stop_the_others(tmp_path: Path) -> None:
+    task = mine(tmp_path, 0.2)  # the biases start below 1/8
+    rates = {"static": 1e-3, "modo": 1e3}
+    results = compare(task, ["static", "modo"], folder=tmp_path, seeds=2, steps=5, lr=rates)
+    assert [len(runs) for runs in results.runs.values()] == [2, 0]
+    assert {config.method for config, _ in results.failed} == {"modo"}
+    assert "is nan at step" in results.failed[0][1]
+    assert {row.method for row in summarise(results)} == {"static"}
+    assert differences(results) == []
+
+
+def test_all_diverged(tmp_path: Path) -> None:
+    with pytest.raises(Diverged, match="every run diverged; static: the loss 'cross-entropy' is"):
+        compare(mine(tmp_path, -1), ["static"], folder=tmp_path, seeds=2, steps=5, lr={})
+
+
+def test_folders_have_plain_names(tmp_path: Path) -> None:
+    name = folder_name(configure(mine(tmp_path, 1), "modo", steps=1, seed=2))
+    assert name.startswith("my-task-1-modo-seed2-")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"methods": []}, "methods must be one or more different names"),
+        ({"methods": ["modo", "modo"]}, "methods must be one or more different names"),
+        ({"methods": ["mod"]}, "name must be one of"),
+        ({"seeds": 0}, "seeds must be at least 1, got 0"),
+        ({"jobs": 0}, "jobs must be at least 1, got 0"),
+        ({"steps": -1}, "steps: input should be greater than or equal to 0, found -1"),
+    ],
+)
+def test_bad_settings(change: dict[str, object], message: str, tmp_path: Path) -> None:
+    settings = {"methods": ["static"], "seeds": 1, "steps": 1, "folder": tmp_path, **change}
+    with pytest.raises(ValueError, match=message):
+        compare("digits", **settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_several_processes(found: Comparison, tmp_path: Path) -> None:
+    told: list[tuple[str, int, bool]] = []
+
+    def watch(config: RunConfig, step: int, record: Record | None) -> None:
+        told.append((config.method, step, record is None))
+
+    settings = {"seeds": 3, "steps": 4, "jobs": 2, "watch": watch, "folder": tmp_path}
+    results = compare("digits", ["static", "mgda"], **settings)  # type: ignore[arg-type]
+    for method, runs in results.runs.items():
+        assert [run.record for run in runs] == [run.record for run in found.runs[method]]
+    for method in ("static", "mgda"):
+        assert told.count((method, 4, False)) == 3
+
+
+@pytest.mark.slow
+def test_several_processes_interrupted_and_failing(tmp_path: Path) -> None:
+    long = [configure("digits", "static", steps=10**6, seed=seed) for seed in (0, 1)]
+    runs = [(config, tmp_path / str(config.seed)) for config in long]
+
+    def stop(config: RunConfig, step: int, record: Record | None) -> None:
+        if step > 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(Interrupted, match="run the same command again to go on") as error:
+        execute_all(runs, jobs=2, watch=stop)
+    assert error.value.code == 143
+    # The one that had begun has saved where it was; no lock is left.
+    saved = [folder for _, folder in runs if (folder / "checkpoint.pt").exists()]
+    assert saved
+    (tmp_path / "1" / "checkpoint.pt").write_bytes(b"damaged")
+    with pytest.raises(RunError, match=r"checkpoint.pt is damaged"):
+        execute_all(runs, jobs=2)

@@ -1,0 +1,56 @@
+"""What a few seeds allow to say: against scipy's own tests, and by simulation."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from trimol.runs.statistics import holm, interval, p_value
+
+VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
+
+
+@given(VALUES)
+@settings(deadline=None, max_examples=50)
+def test_intervals_are_scipys(values: list[float]) -> None:
+    found = interval(values)
+    assert found is not None
+    want = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
+    assert found == pytest.approx(want, rel=1e-6, abs=1e-6)
+
+
+def test_p_values_are_scipys() -> None:
+    for seed in range(5):
+        values = np.random.default_rng(seed).normal(0.5, 1, size=6)
+        assert p_value(list(values)) == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+
+
+def test_one_seed_says_nothing_about_its_spread() -> None:
+    assert interval([1.0]) is None
+    assert p_value([1.0]) is None
+
+
+def test_differences_without_spread() -> None:
+    assert p_value([0.0, 0.0]) == 1
+    assert p_value([0.5, 0.5]) == 0
+
+
+def test_holm_by_hand() -> None:
+    # Sorted: 0.01·4, 0.02·3, 0.03·2 (not below the one before), 0.9·1.
+    assert holm([0.9, 0.01, 0.03, 0.02]) == pytest.approx([0.9, 0.04, 0.06, 0.06])
+    assert holm([None, 0.5]) == [None, 0.5]
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_holm_keeps_false_differences_rare() -> None:
+    """Twenty comparisons of equals: at most about one table in twenty shows a difference."""
+    dice = np.random.default_rng(0)
+    tables = dice.normal(size=(200, 20, 5))
+    plain = [[p_value(list(row)) for row in table] for table in tables]
+    assert np.mean([min(p for p in row if p is not None) < 0.05 for row in plain]) > 0.5
+    found = np.mean([min(p for p in holm(row) if p is not None) < 0.05 for row in plain])
+    assert found < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)

@@ -1,0 +1,114 @@
+"""A run that is killed again and again comes out as one that was left alone, byte for byte."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import trimol
+from trimol.runs import RunConfig, configure
+
+KILLS = 20
+ADAM = """
+import torch
+from torch import nn
+from trimol.tasks.digits import Digits
+
+class Dropped(Digits):
+    name = "dropped"
+
+    def model(self):
+        return nn.Sequential(
+            nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 10)
+        )
+
+    def optimizer(self, params, lr):
+        return torch.optim.Adam(params, lr=lr)
+"""
+
+
+class Zygote:
+    """A process that forks others."""
+
+    def __init__(self) -> None:
+        source = str(Path(trimol.__file__).parents[1])
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("zygote.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "ready\n"
+
+    def ask(self, order: dict[str, object]) -> int:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(json.dumps(order), file=self.process.stdin, flush=True)
+        return int(self.process.stdout.readline())
+
+    def execute(self, config: RunConfig, folder: Path, kill_after: float | None) -> int:
+        """The exit code of a process that executes the run, and is killed if it takes longer."""
+        child = self.ask({"config": config.model_dump(mode="json"), "folder": str(folder)})
+        if kill_after is not None:
+            time.sleep(kill_after)
+            os.kill(child, signal.SIGKILL)  # not reaped yet: the id is still its own
+        return self.ask({"wait": child})
+
+    def close(self) -> None:
+        self.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    found = Zygote()
+    yield found
+    found.close()
+
+
+def configs(folder: Path) -> list[RunConfig]:
+    file = folder / "adam.py"
+    file.write_text(ADAM)
+    often = {"steps": 60, "measure_every": 9, "checkpoint_every": 4}
+    runs = [("digits", name, None) for name in ("modo", "moco", "smg", "pcgrad")]
+    runs += [(f"{file}:Dropped", "modo", 1e-3), (f"{file}:Dropped", "famo", 1e-3)]
+    return [configure(task, name, lr=lr, seed=1, **often) for task, name, lr in runs]
+
+
+def survive(
+    zygote: Zygote, config: RunConfig, folder: Path, longest: float, dice: random.Random
+) -> int:
+    """Kill until it finishes; how often that was."""
+    kills = 0
+    while zygote.execute(config, folder, kill_after=dice.uniform(0, longest)) != 0:
+        kills += 1
+        longest *= 1.05  # it must finish in the end, however slow the machine has become
+    return kills
+
+
+@pytest.mark.slow
+def test_killed_runs_come_out_as_unbroken_ones(zygote: Zygote, tmp_path: Path) -> None:
+    dice, kills = random.Random(0), {}
+    for number, config in enumerate(configs(tmp_path)):
+        whole, broken = tmp_path / f"{number}-whole", tmp_path / f"{number}-broken"
+        began = time.monotonic()
+        assert zygote.execute(config, whole, kill_after=None) == 0
+        takes = time.monotonic() - began
+        kills[config.method] = survive(zygote, config, broken, takes / 4, dice)
+        assert sorted(os.listdir(broken)) == sorted(os.listdir(whole))
+        for name in ("config.json", "metrics.parquet", "model.pt", "direction.pt"):
+            assert (broken / name).read_bytes() == (whole / name).read_bytes(), name
+        first, second = (
+            json.loads((folder / "summary.json").read_text()) for folder in (whole, broken)
+        )
+        assert first["record"] == second["record"]
+        assert (first["steps"], first["samples"]) == (second["steps"], second["samples"])
+    assert sum(kills.values()) >= KILLS, kills
