@@ -18,6 +18,10 @@ class BadType(UserError, TypeError):
     """An argument is of a kind that does not do."""
 
 
+class BadNumber(BadValue, BadType):
+    """Where a number is asked for there is something else, or another kind of number."""
+
+
 class RunError(UserError):
     """A run cannot go on; the message says why and what to do."""
 

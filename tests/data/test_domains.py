@@ -121,12 +121,20 @@ def test_a_state_is_taken_up() -> None:
 @pytest.mark.parametrize(
     ("domain", "options", "message"),
     [
-        (torch.tensor([0, 2]), {}, "without a gap, got none of number 1"),
-        (torch.tensor([1, 2]), {}, "without a gap, got none of number 0"),
-        (torch.tensor([-1, 0]), {}, "domain must be at least 0, got -1"),
+        (torch.tensor([0, 2]), {}, "without a gap, found none of number 1"),
+        (torch.tensor([1, 2]), {}, "without a gap, found none of number 0"),
+        (torch.tensor([-1, 0]), {}, "domain must be a whole number of at least 0, found -1"),
         (torch.tensor([], dtype=torch.int64), {}, "must not be empty"),
-        (torch.tensor([0, 1]), {"growth": 1.0}, "growth must be 0 with several domains.* got 1.0"),
-        (torch.tensor([0, 1]), {"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        (
+            torch.tensor([0, 1]),
+            {"growth": 1.0},
+            "growth must be 0 with several .* found 1.0",
+        ),
+        (
+            torch.tensor([0, 1]),
+            {"batch_size": 0},
+            "batch_size must be a whole number of at least 1, found 0",
+        ),
     ],
 )
 def test_what_cannot_be_sampled(domain: Tensor, options: dict[str, Any], message: str) -> None:

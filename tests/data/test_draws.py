@@ -408,10 +408,10 @@ def test_what_cannot_be_cut_is_an_error(item: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("k", "error", "message"),
     [
-        (0, ValueError, "k must be at least 1, got 0"),
-        (-2, ValueError, "k must be at least 1, got -2"),
-        (2.0, TypeError, "k must be an integer, got 2.0"),
-        (True, TypeError, "k must be an integer, got True"),
+        (0, ValueError, "k must be a whole number of at least 1, found 0"),
+        (-2, ValueError, "k must be a whole number of at least 1, found -2"),
+        (2.0, TypeError, "k must be a whole number of at least 1, found 2.0"),
+        (True, TypeError, "k must be a whole number of at least 1, found True"),
     ],
 )
 def test_a_wrong_k_is_named(k: Any, error: type[Exception], message: str) -> None:

@@ -89,15 +89,15 @@ def test_a_loader_yields_the_growing_batches() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"growth": -1}, ValueError, "growth must be finite and at least 0, got -1"),
-        ({"growth": float("nan")}, ValueError, "growth must be finite and at least 0, got nan"),
-        ({"growth": "fast"}, TypeError, "growth must be a number, got 'fast'"),
-        ({"growth": True}, TypeError, "growth must be a number, got True"),
-        ({"cap": 0}, ValueError, "cap must be at least 1, got 0"),
-        ({"cap": 7}, ValueError, "cap must be at least batch_size=8, got 7"),
+        ({"growth": -1}, ValueError, "growth must be finite and at least 0, found -1"),
+        ({"growth": float("nan")}, ValueError, "growth must be finite and at least 0, found nan"),
+        ({"growth": "fast"}, TypeError, "growth must be a number, found 'fast'"),
+        ({"growth": True}, TypeError, "growth must be a number, found True"),
+        ({"cap": 0}, ValueError, "cap must be a whole number of at least 1, found 0"),
+        ({"cap": 7}, ValueError, "cap must be at least batch_size=8, found 7"),
         ({"cap": 101}, ValueError, "cap=101 needs as many distinct samples, but data has 100"),
         ({"data": 7}, ValueError, "batch_size=8 needs 8 distinct samples"),
-        ({"batch_size": 0}, ValueError, "batch_size must be at least 1, got 0"),
+        ({"batch_size": 0}, ValueError, "batch_size must be a whole number of at least 1, found 0"),
     ],
 )
 def test_wrong_arguments_are_named(

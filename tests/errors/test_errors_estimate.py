@@ -247,7 +247,7 @@ def test_nothing_is_disturbed() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"batches": 7}, "batches must be at least 8, got 7"),
+        ({"batches": 7}, "batches must be a whole number of at least 8, found 7"),
         ({"confidence": 1.0}, "confidence must be between 0 and 1, found 1.0"),
         ({"confidence": "high"}, "confidence must be between 0 and 1, found 'high'"),
         ({"train": [torch.ones(2, 3, WIDTH).double()] * 5}, "train must have at least 8 batches"),

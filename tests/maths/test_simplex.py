@@ -273,12 +273,16 @@ def test_unchecked_projection_keeps_nan_to_its_row():
 @pytest.mark.parametrize(
     ("v", "error", "message"),
     [
-        ([0.5, 0.5], TypeError, "v must be a torch.Tensor, got list"),
-        (torch.ones(2, dtype=torch.complex64), TypeError, "v must be real, got dtype torch.comp"),
-        (torch.tensor(1.0), ValueError, r"v must have shape \(..., M\) with M >= 1, got \(\)"),
-        (torch.ones(3, 0), ValueError, r"with M >= 1, got \(3, 0\)"),
-        (torch.tensor([1.0, torch.nan]), ValueError, r"v must be finite, got nan at index \(1,\)"),
-        (torch.tensor([[1.0], [-torch.inf]]), ValueError, r"finite, got -inf at index \(1, 0\)"),
+        ([0.5, 0.5], TypeError, "v must be a torch.Tensor, found list"),
+        (torch.ones(2, dtype=torch.complex64), TypeError, "v must be real, found dtype torch.comp"),
+        (torch.tensor(1.0), ValueError, r"v must have shape \(..., M\) with M >= 1, found \(\)"),
+        (torch.ones(3, 0), ValueError, r"with M >= 1, found \(3, 0\)"),
+        (
+            torch.tensor([1.0, torch.nan]),
+            ValueError,
+            r"v must be finite, found nan at .* \(1,\)",
+        ),
+        (torch.tensor([[1.0], [-torch.inf]]), ValueError, r"finite, found -inf at index \(1, 0\)"),
     ],
 )
 def test_project_names_what_is_wrong(v, error, message):
@@ -614,27 +618,39 @@ def changed(index: tuple[int, ...], value: float, size: int = 3) -> Tensor:
 @pytest.mark.parametrize(
     ("gramian", "error", "message"),
     [
-        ([[1.0]], TypeError, "gramian must be a torch.Tensor, got list"),
-        (torch.eye(2, dtype=torch.complex64), TypeError, "gramian must be real, got dtype"),
-        (torch.ones(3), ValueError, r"gramian must have shape \(..., M, M\) .* got \(3,\)"),
-        (torch.ones(2, 3), ValueError, r"gramian must have shape .* got \(2, 3\)"),
-        (torch.ones(4, 0, 0), ValueError, r"gramian must have shape .* M >= 1, got \(4, 0, 0\)"),
-        (changed((1, 2), torch.nan), ValueError, r"gramian must be finite, got nan at .*\(1, 2\)"),
-        (changed((0, 0), torch.inf), ValueError, r"be finite, got inf at index \(0, 0\)"),
-        (changed((0, 1), torch.inf, 2), ValueError, r"be finite, got inf at index \(0, 1\)"),
-        (changed((1, 1), -1.0), ValueError, r"no negative squared norm .* got -1.0 at .*\(1, 1\)"),
+        ([[1.0]], TypeError, "gramian must be a torch.Tensor, found list"),
+        (torch.eye(2, dtype=torch.complex64), TypeError, "gramian must be real, found dtype"),
+        (torch.ones(3), ValueError, r"gramian must have shape \(..., M, M\) .* found \(3,\)"),
+        (torch.ones(2, 3), ValueError, r"gramian must have shape .* found \(2, 3\)"),
+        (torch.ones(4, 0, 0), ValueError, r"gramian must have shape .* M >= 1, found \(4, 0, 0\)"),
+        (
+            changed((1, 2), torch.nan),
+            ValueError,
+            r"must be finite, found nan at .*\(1, 2\)",
+        ),
+        (changed((0, 0), torch.inf), ValueError, r"be finite, found inf at index \(0, 0\)"),
+        (changed((0, 1), torch.inf, 2), ValueError, r"be finite, found inf at index \(0, 1\)"),
+        (
+            changed((1, 1), -1.0),
+            ValueError,
+            r"negative squared norm .* found -1.0 at .*\(1, 1\)",
+        ),
         (changed((1, 1), -1e-310, 2), ValueError, r"no negative squared norm .* at .*\(1, 1\)"),
         (-torch.ones(1, 1), ValueError, "no negative squared norm"),
-        (changed((0, 2), 1e-4), ValueError, r"symmetric, got 0.0001 at .*\(0, 2\) but 0.0 at \(2"),
+        (
+            changed((0, 2), 1e-4),
+            ValueError,
+            r"found 0.0001 at .*\(0, 2\) but 0.0 at \(2",
+        ),
         (
             torch.stack([torch.eye(2), torch.tensor([[1.0, 0.5], [0.0, 1.0]])]),
             ValueError,
-            r"be symmetric, got 0.5 at index \(1, 0, 1\) but 0.0 at \(1, 1, 0\)",
+            r"be symmetric, found 0.5 at index \(1, 0, 1\) but 0.0 at \(1, 1, 0\)",
         ),
         (
             torch.tensor([[1.0, 2.0], [2.0, 1.0]]),
             ValueError,
-            r"gramian must be positive semi-definite, .* got 2.0 at index \(0, 1\)",
+            r"gramian must be positive semi-definite, .* found 2.0 at index \(0, 1\)",
         ),
     ],
 )
@@ -654,11 +670,11 @@ def test_asymmetry_is_judged_on_each_row_s_own_scale():
 @pytest.mark.parametrize(
     ("rho", "error", "message"),
     [
-        (-1e-3, ValueError, "rho must be finite and at least 0, got -0.001"),
-        (float("nan"), ValueError, "rho must be .* got nan"),
-        (float("inf"), ValueError, "rho must be .* got inf"),
-        ("1", TypeError, "rho must be a real number, got str"),
-        (None, TypeError, "rho must be a real number, got NoneType"),
+        (-1e-3, ValueError, "rho must be finite and at least 0, found -0.001"),
+        (float("nan"), ValueError, "rho must be .* found nan"),
+        (float("inf"), ValueError, "rho must be .* found inf"),
+        ("1", TypeError, "rho must be a real number, found str"),
+        (None, TypeError, "rho must be a real number, found NoneType"),
     ],
 )
 def test_min_norm_names_a_wrong_rho(rho, error, message):

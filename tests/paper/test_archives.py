@@ -166,7 +166,7 @@ def test_damaged_in_the_middle(make, name: str, tmp_path: Path) -> None:
 KILLED = """
 import os, signal, shutil, sys
 from pathlib import Path
-from trimol.data import archives
+from trimol.paper._data import archives
 
 def dying(call, after):
     done = 0

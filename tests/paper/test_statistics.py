@@ -6,7 +6,7 @@ import pytest
 
 from trimol.paper import _verdicts as statistics
 from trimol.paper._verdicts import all_of, choose, get
-from trimol.runs._fits import Interval
+from trimol.runs.statistics import Interval
 
 
 def curves(*means, spread=0.01, units=20, seed=0):

@@ -12,13 +12,15 @@ from trimol.data import GrowingBatches
 from trimol.runs import (
     Interrupted,
     RunConfig,
-    comparison as compare,
     configure,
     differences,
     summarise,
 )
-from trimol.runs.comparison import Comparison, folder_name
+from trimol.runs import (
+    comparison as compare,
+)
 from trimol.runs._pool import execute_all
+from trimol.runs.comparison import Comparison, folder_name
 from trimol.tasks import load
 from trimol.training import Diverged, Record, RunError, assess, start, train
 
@@ -186,8 +188,8 @@ def test_folders_have_plain_names(tmp_path: Path) -> None:
         ({"methods": []}, "methods must be one or more different names"),
         ({"methods": ["modo", "modo"]}, "methods must be one or more different names"),
         ({"methods": ["mod"]}, "name must be one of"),
-        ({"seeds": 0}, "seeds must be at least 1, got 0"),
-        ({"jobs": 0}, "jobs must be at least 1, got 0"),
+        ({"seeds": 0}, "seeds must be a whole number of at least 1, found 0"),
+        ({"jobs": 0}, "jobs must be a whole number of at least 1, found 0"),
         ({"steps": -1}, "steps: input should be greater than or equal to 0, found -1"),
     ],
 )

@@ -18,7 +18,8 @@ from polars.testing import assert_frame_equal
 
 import trimol
 from trimol import methods
-from trimol.runs import configure, _pool as pool, store
+from trimol.runs import _pool as pool
+from trimol.runs import configure, store
 from trimol.runs._candidates import Entrant
 from trimol.runs.tuning import Candidate, Contest, Outcome, _failure, play
 from trimol.training import Diverged, RunError

@@ -20,11 +20,13 @@ from trimol.runs import (
     StoreError,
     configure,
     execute,
+)
+from trimol.runs import (
     _storage as files,
 )
 from trimol.runs._lock import locked
 from trimol.training import Diverged, Record, assess, evaluating, start, train
-from trimol.training.assess import metrics
+from trimol.training.assessment import metrics
 
 CONFIG = configure("digits", "modo", steps=12, measure_every=5, checkpoint_every=4, rho=0.1)
 FILES = {"config.json", "environment.json", "metrics.parquet", "checkpoint.pt", "model.pt"}
@@ -80,7 +82,7 @@ def test_a_finished_run_is_not_run_again(
     def forbidden(*_: object, **__: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(import_module("trimol.runs.execute"), "start", forbidden)
+    monkeypatch.setattr(import_module("trimol.runs._execute"), "start", forbidden)
     before = {name: (finished.path / name).stat().st_mtime_ns for name in FILES}
     other = CONFIG.model_copy(update={"checkpoint_every": 1})  # which changes nothing in it
     for resume in (False, True):
@@ -242,7 +244,7 @@ def test_dropout_and_adam_resume(tmp_path: Path) -> None:
 
     config = configure("digits", "moco", lr=1e-2, steps=9, measure_every=2, checkpoint_every=4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(import_module("trimol.runs.execute"), "load", lambda *_: Dropped())
+        patch.setattr(import_module("trimol.runs._execute"), "load", lambda *_: Dropped())
         whole = execute(config, tmp_path / "whole")
         with pytest.raises(Interrupted):
             execute(config, tmp_path / "broken", watch=Stop(5))

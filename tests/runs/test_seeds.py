@@ -6,7 +6,8 @@ from pathlib import Path
 import polars
 import pytest
 
-from trimol.runs import _storage as files, _seeds as seeds
+from trimol.runs import _seeds as seeds
+from trimol.runs import _storage as files
 from trimol.runs._seeds import Setting
 from trimol.tasks import load
 from trimol.training import Diverged, RunError, assess, start, train

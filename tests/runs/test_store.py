@@ -14,9 +14,10 @@ import pytest
 import torch
 
 import trimol
-from trimol.runs import StoreError, _storage as files, store
-from trimol.runs.config import RunConfig
+from trimol.runs import StoreError, store
+from trimol.runs import _storage as files
 from trimol.runs._lock import locked
+from trimol.runs.config import RunConfig
 
 CONFIG = RunConfig(task="digits", method="modo", lr=1.0, steps=100)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import accelerate.utils
 import torch
 
-from trimol.maths import simplex
 from trimol import tasks
+from trimol.maths import simplex
 from trimol.runs import RunConfig, execute
 
 

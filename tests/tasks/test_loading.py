@@ -73,7 +73,7 @@ def test_a_changed_file_is_read_again(line: Path) -> None:
         ("{folder}/line.py:nn", {}, "found no task 'nn'"),
         ("{folder}/line.py:Line", {"width": 3}, "has no option 'width': it has slope, samples$"),
         ("{folder}/line.py:Line", {"self": 3}, "has no option 'self'"),
-        ("digits", {"test": 0}, "test must be at least 1, got 0"),
+        ("digits", {"test": 0}, "test must be a whole number of at least 1, found 0"),
         ("digits", {"test": 1500, "validation": 297}, "below 1797.*found 1797"),
     ],
 )

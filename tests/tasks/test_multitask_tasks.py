@@ -24,7 +24,7 @@ from trimol.tasks import (
     masked_mean,
 )
 from trimol.training import Diverged, assess, start, train
-from trimol.training.assess import metrics
+from trimol.training.assessment import metrics
 
 NASTY = st.sampled_from([0.0, 1.0, -2.5, 1e30, -1e30, float("inf"), float("nan")])
 

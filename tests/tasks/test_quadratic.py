@@ -149,7 +149,7 @@ def test_any_number_of_objectives():
         ({"law": "cauchy"}, "law must be normal or uniform, found 'cauchy'"),
         ({"eigenvalues": (1.0,)}, r"eigenvalues must be 2 numbers or a 2 × 2 matrix"),
         ({"eigenvalues": (1.0, -1.0)}, "symmetric positive definite"),
-        ({"dimension": 0}, "dimension must be at least 1, got 0"),
+        ({"dimension": 0}, "dimension must be a whole number of at least 1, found 0"),
     ],
 )
 def test_bad_options_are_one_clear_line(options, message):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from trimol import measure, methods
 from trimol.tasks import Batch, Data, Task, get, masked_mean
 from trimol.training import assess, batches, evaluating, start, train
-from trimol.training.assess import mean_losses
+from trimol.training.assessment import mean_losses
 
 
 class Noisy(Task):

@@ -292,7 +292,7 @@ def test_knows_no_method_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"method": "adam"}, "name must be one of .*, found 'adam'"),
         ({"batch_size": 0}, "batch_size must be at least"),
         ({"batch_size": 151}, "batch_size=151 needs 151 distinct samples"),
-        ({"seed": -1}, "seed must be at least 0, got -1"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, found -1"),
         ({"lr": -1.0}, "Invalid learning rate: -1.0"),
         ({"precision": "fp8"}, "precision must be one of no, bf16, fp16, found 'fp8'"),
     ],
@@ -303,5 +303,5 @@ def test_bad_settings(change: dict[str, Any], message: str) -> None:
 
 
 def test_bad_steps() -> None:
-    with pytest.raises(ValueError, match="steps must be at least 0, got -1"):
+    with pytest.raises(ValueError, match="steps must be a whole number of at least 0, found -1"):
         train(start(Points(), "static"), steps=-1)

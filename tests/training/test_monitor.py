@@ -260,7 +260,7 @@ def generator() -> Iterator[Tensor]:
     [
         ({"every": None}, "one of every and cost must be given, found None and None"),
         ({"cost": 0.1}, "one of every and cost must be given, found 2 and 0.1"),
-        ({"every": 0}, "every must be at least 1, got 0"),
+        ({"every": 0}, "every must be a whole number of at least 1, found 0"),
         ({"every": None, "cost": 1.5}, "cost must be a share between 0 and 1, found 1.5"),
         ({"every": None, "cost": "5%"}, "cost must be a share between 0 and 1, found '5%'"),
         ({"objectives": ["a"]}, r"objectives must be 2 different names, found \['a'\]"),

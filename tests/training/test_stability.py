@@ -278,7 +278,7 @@ def test_prints_one_line():
 
 def test_bad_arguments():
     given = {"twins": 4, "pool": 3, **RUN}
-    with pytest.raises(ValueError, match="twins must be at least 4, got 3"):
+    with pytest.raises(ValueError, match="twins must be a whole number of at least 4, found 3"):
         stability(Means(), "static", **{**given, "twins": 3})
     with pytest.raises(ValueError, match="pool must be at most the 12 held-out samples, found 13"):
         stability(Means(), "static", **{**given, "pool": 13})

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
+from trimol._checks import whole_number
 from trimol._failures import BadType, BadValue
 
 Batch = TypeVar("Batch")
@@ -83,7 +84,7 @@ class Draws(Generic[Batch]):
     def __init__(self, loader: Iterable[Batch], k: int) -> None:
         if not hasattr(loader, "__iter__"):
             kind = type(loader).__name__
-            raise BadType(f"loader must be an iterable of batches (a DataLoader), got {kind}")
+            raise BadType(f"loader must be an iterable of batches (a DataLoader), found {kind}")
         self.loader = loader
         self.k = whole_number("k", k, least=1)
 
@@ -152,26 +153,6 @@ def sizes(total: int, k: int) -> list[int]:
     """
     size, larger = divmod(total, k)
     return [size + 1] * larger + [size] * (k - larger)
-
-
-def whole_number(name: str, value: int, *, least: int) -> int:
-    """Return ``value``, or raise an error that names the argument and the value found.
-
-    Args:
-        name: The argument's name.
-        value: Its value: a Python or NumPy integer.
-        least: The smallest value allowed.
-
-    Example:
-        >>> whole_number("k", 0, least=1)
-        Traceback (most recent call last):
-        trimol._failures.BadValue: k must be at least 1, got 0
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise BadType(f"{name} must be an integer, got {value!r}")
-    if value < least:
-        raise BadValue(f"{name} must be at least {least}, got {value}")
-    return int(value)
 
 
 class _Node(NamedTuple):

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trimol._checks import whole_number
 from trimol._failures import BadType, BadValue
-from trimol.data._draws import whole_number
 from trimol.data.sampling import IndependentDraws, _permutation, _stream, _word
 
 
@@ -56,7 +56,7 @@ class Domains(IndependentDraws):
         if growth:
             raise BadValue(
                 f"growth must be 0 with several domains, where growing batches are not defined, "
-                f"got {growth}"
+                f"found {growth}"
             )
         self._members = _members(domain)
         self.sizes = [len(own) for own in self._members]
@@ -118,15 +118,15 @@ def _members(domain: Tensor) -> list[NDArray[np.int64]]:
     """The samples of each domain."""
     if not isinstance(domain, Tensor) or domain.dim() != 1 or domain.is_floating_point():
         found = tuple(domain.shape) if isinstance(domain, Tensor) else type(domain).__name__
-        raise BadType(f"domain must be a 1-D tensor of whole numbers, got {found}")
+        raise BadType(f"domain must be a 1-D tensor of whole numbers, found {found}")
     if not len(domain):
-        raise BadValue("domain must not be empty, got a tensor of length 0")
+        raise BadValue("domain must not be empty, found a tensor of length 0")
     numbers = domain.cpu().numpy()
     least = whole_number("domain", numbers.min(), least=0)
     each = [np.flatnonzero(numbers == number) for number in range(least, numbers.max() + 1)]
     empty = 0 if least else next((n for n, own in enumerate(each) if not len(own)), None)
     if empty is not None:
         raise BadValue(
-            f"domain must number domains from 0 without a gap, got none of number {empty}"
+            f"domain must number domains from 0 without a gap, found none of number {empty}"
         )
     return each

@@ -8,8 +8,8 @@ import math
 from collections.abc import Sized
 from typing import Any
 
+from trimol._checks import whole_number
 from trimol._failures import BadType, BadValue
-from trimol.data._draws import whole_number
 from trimol.data.sampling import IndependentDraws
 
 
@@ -60,7 +60,7 @@ class GrowingBatches(IndependentDraws):
     def _checked_cap(self, cap: int) -> int:
         cap = whole_number("cap", cap, least=1)
         if cap < self.batch_size:
-            raise BadValue(f"cap must be at least batch_size={self.batch_size}, got {cap}")
+            raise BadValue(f"cap must be at least batch_size={self.batch_size}, found {cap}")
         if not self.replacement and cap > self.size:
             raise BadValue(
                 f"cap={cap} needs as many distinct samples, but data has {self.size}: make it "
@@ -81,7 +81,7 @@ class GrowingBatches(IndependentDraws):
 
 def _growth(value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadType(f"growth must be a number, got {value!r}")
+        raise BadType(f"growth must be a number, found {value!r}")
     if not math.isfinite(value) or value < 0:
-        raise BadValue(f"growth must be finite and at least 0, got {value}")
+        raise BadValue(f"growth must be finite and at least 0, found {value}")
     return float(value)

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Sampler
 
+from trimol._checks import whole_number
 from trimol._failures import BadType, BadValue
-from trimol.data._draws import sizes, whole_number
+from trimol.data._draws import sizes
 
 _WORD = 2**64
 
@@ -88,7 +89,7 @@ class IndependentDraws(Sampler[list[int]]):
 
     def _check_budget(self) -> None:
         if self.batch_size < self.k:
-            raise BadValue(f"batch_size must be at least k={self.k}, got {self.batch_size}")
+            raise BadValue(f"batch_size must be at least k={self.k}, found {self.batch_size}")
         largest = sizes(self.batch_size, self.k)[0]
         if not self.replacement and largest > self.size:
             raise BadValue(
@@ -199,9 +200,9 @@ def _size(data: int | Sized) -> int:
         size = len(data)
     except TypeError as error:
         kind = type(data).__name__
-        raise BadType(f"data must be a size or have a length, got {kind}") from error
+        raise BadType(f"data must be a size or have a length, found {kind}") from error
     if size == 0:
-        raise BadValue(f"data must not be empty, got a {type(data).__name__} of length 0")
+        raise BadValue(f"data must not be empty, found a {type(data).__name__} of length 0")
     return size
 
 
@@ -209,7 +210,7 @@ def _word(name: str, value: int) -> int:
     """Check a number that becomes one 64-bit word of the generator's key or counter."""
     value = whole_number(name, value, least=0)
     if value >= _WORD:
-        raise BadValue(f"{name} must be below 2**64, got {value}")
+        raise BadValue(f"{name} must be below 2**64, found {value}")
     return value
 
 

@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from trimol._checks import whole_number
 from trimol._failures import BadValue
-from trimol.data._draws import whole_number
 from trimol.errors._bracket import Bracket, Norm, Numbers, root
 from trimol.errors._fulldata import Size, Walk, check_present, own_rows
 from trimol.errors._inputs import (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler, Subset
 
-from trimol.data._draws import whole_number
+from trimol._checks import whole_number
 
 
 def subsample(

@@ -94,12 +94,12 @@ def project(v: Tensor) -> Tensor:
     """
     _check_real_tensor("v", v)
     if v.ndim < 1 or v.shape[-1] < 1:
-        raise BadValue(f"v must have shape (..., M) with M >= 1, got {tuple(v.shape)}")
+        raise BadValue(f"v must have shape (..., M) with M >= 1, found {tuple(v.shape)}")
     v = v.detach()
     finite = torch.isfinite(v)
     if not finite.all():
         index = tuple((~finite).nonzero()[0].tolist())
-        raise BadValue(f"v must be finite, got {v[index].item()} at index {index}")
+        raise BadValue(f"v must be finite, found {v[index].item()} at index {index}")
     return _project(v)
 
 
@@ -241,7 +241,7 @@ def _min_norm_one(gramian: _Array, rho: float, tolerance: float) -> _Array:
     if not residual <= _ROUNDING:
         y, residual = _repair(C, c, y, residual)
     if not residual <= tolerance:
-        found = f"got least eigenvalue {_least_eigenvalue(C):.3g} after scaling to unit diagonal"
+        found = f"found least eigenvalue {_least_eigenvalue(C):.3g} after scaling to unit diagonal"
         raise BadValue(f"gramian must be positive semi-definite, {found}")
     return np.asarray(c * y / (c @ y))
 
@@ -586,16 +586,16 @@ def _tolerance(dtype: torch.dtype) -> float:
 
 def _check_real_tensor(name: str, value: object) -> None:
     if not isinstance(value, Tensor):
-        raise BadType(f"{name} must be a torch.Tensor, got {type(value).__name__}")
+        raise BadType(f"{name} must be a torch.Tensor, found {type(value).__name__}")
     if value.dtype.is_complex:
-        raise BadType(f"{name} must be real, got dtype {value.dtype}")
+        raise BadType(f"{name} must be real, found dtype {value.dtype}")
 
 
 def _checked_rho(rho: float) -> float:
     if not isinstance(rho, Real):
-        raise BadType(f"rho must be a real number, got {type(rho).__name__}")
+        raise BadType(f"rho must be a real number, found {type(rho).__name__}")
     if not 0 <= rho < math.inf:
-        raise BadValue(f"rho must be finite and at least 0, got {rho}")
+        raise BadValue(f"rho must be finite and at least 0, found {rho}")
     return float(rho)
 
 
@@ -604,7 +604,7 @@ def _checked_gramian(gramian: Tensor) -> _Array:
     _check_real_tensor("gramian", gramian)
     shape = tuple(gramian.shape)
     if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] < 1:
-        raise BadValue(f"gramian must have shape (..., M, M) with M >= 1, got {shape}")
+        raise BadValue(f"gramian must have shape (..., M, M) with M >= 1, found {shape}")
     array: _Array = gramian.detach().cpu().double().numpy()
     if array.size:
         _check_entries(array, gramian.dtype)
@@ -641,7 +641,7 @@ def _raise_for_entries(
     ):
         if fault.any():
             index = tuple(int(i) for i in np.argwhere(fault)[0])
-            found = f"got {gramian[index]} at index {index}"
+            found = f"found {gramian[index]} at index {index}"
             if fault is asymmetric:
                 mirror = (*index[:-2], index[-1], index[-2])
                 found += f" but {gramian[mirror]} at {mirror}"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
+from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.methods import checks
 from trimol.methods.base import Method, Needs
 
 if TYPE_CHECKING:

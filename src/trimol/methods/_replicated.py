@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from trimol import _checks as checks
 from trimol._failures import BadValue
-from trimol.methods import checks
 from trimol.methods._registry import get
 from trimol.methods.base import Method, Needs
 

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.maths import simplex
-from trimol.methods import checks
 from trimol.methods._gramian import GramianMethod
 
 ScaleMode = Literal["min", "median", "rmse"]

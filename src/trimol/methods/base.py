@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
+from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence, Losses, NonFinite
 from trimol.gradients._params import checked
-from trimol.methods import checks
 
 if TYPE_CHECKING:
     from trimol.methods._replicated import Replicated, ReplicatedEvidence

@@ -10,8 +10,8 @@ import scipy  # its submodules load when first used, which keeps the import shor
 import torch
 from torch import Tensor
 
+from trimol import _checks as checks
 from trimol.maths import cone, simplex
-from trimol.methods import checks
 from trimol.methods._gramian import GramianMethod
 
 _ROUNDING = 1e-14  # relative to the error of evaluating the optimality conditions

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
-from trimol.methods import checks
+from trimol import _checks as checks
 from trimol.methods._gramian import GramianMethod
 from trimol.methods.mgda import mgda_weights, mgda_weights_of_all
 

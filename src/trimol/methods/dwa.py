@@ -6,8 +6,8 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.methods import checks
 from trimol.methods.base import Method, Needs
 
 

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from trimol import _checks as checks
 from trimol.maths.fairness import fair_weights
-from trimol.methods import checks
 from trimol.methods._gramian import GramianMethod
 
 

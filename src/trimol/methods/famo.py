@@ -6,9 +6,9 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence, Losses, observed
-from trimol.methods import checks
 from trimol.methods.base import Method, Needs
 
 # Added to the losses so that a loss of zero has a logarithm: relative to the largest loss, where

@@ -6,9 +6,9 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence, NonFinite
-from trimol.methods import checks
 from trimol.methods.base import Method, Needs
 
 _ROUNDING = 16 * torch.finfo(torch.float64).eps

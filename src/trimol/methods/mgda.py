@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
+from trimol import _checks as checks
 from trimol.maths import simplex
-from trimol.methods import checks
 from trimol.methods._gramian import GramianMethod
 
 if TYPE_CHECKING:

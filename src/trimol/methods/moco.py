@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar, Self
 import torch
 from torch import Tensor
 
+from trimol import _checks as checks
 from trimol.gradients import Evidence, NonFinite
 from trimol.gradients._rows import gram
 from trimol.maths import simplex
-from trimol.methods import checks
 from trimol.methods.base import Method, Needs
 from trimol.methods.mgda import mgda_weights, mgda_weights_of_all
 

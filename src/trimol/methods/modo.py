@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
+from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.maths import simplex
-from trimol.methods import checks
 from trimol.methods.base import Method, Needs
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from trimol import _checks as checks
 from trimol.maths import simplex
-from trimol.methods import checks
 from trimol.methods._gramian import GramianMethod
 
 

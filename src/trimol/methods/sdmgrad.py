@@ -5,9 +5,9 @@ from typing import ClassVar, Self
 
 from torch import Tensor
 
+from trimol import _checks as checks
 from trimol.gradients import Evidence
 from trimol.maths import simplex
-from trimol.methods import checks
 from trimol.methods.base import Method, Needs
 
 

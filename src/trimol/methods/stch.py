@@ -6,9 +6,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
-from trimol.methods import checks
 from trimol.methods.base import Method, Needs
 
 

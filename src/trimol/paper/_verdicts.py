@@ -13,8 +13,7 @@ import numpy as np
 import polars
 
 from trimol._failures import BadValue
-from trimol.runs._fits import Interval, fraction, mean
-from trimol.runs.statistics import LEVEL, interval
+from trimol.runs.statistics import LEVEL, Interval, fraction, interval, mean
 
 Verdict = Literal["holds", "does not hold", "inconclusive", "not tested"]
 

@@ -7,7 +7,7 @@ from trimol.paper._draw_theory import draw
 from trimol.paper._drawing import files
 from trimol.paper._studies import Context, get
 from trimol.paper._synthetic.theory_runs import COURSES, below, courses, twins
-from trimol.runs._fits import Interval, slope
+from trimol.runs.statistics import Interval, slope
 from trimol.runs.study import Row, Study
 
 STEPS = tuple(2**power for power in range(6, 15))

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from trimol.runs import store
-from trimol.runs.config import RunConfig, configure, hyperparameters_of
-from trimol.runs._storage import StoreError, make_folder
 from trimol.runs._pool import execute_all
+from trimol.runs._storage import StoreError, make_folder
+from trimol.runs.config import RunConfig, configure, hyperparameters_of
 from trimol.runs.store import StoredRun
 from trimol.tasks.task import Goals
 from trimol.training import Diverged, Record

@@ -17,8 +17,9 @@ import torch
 from trimol._extras import require
 from trimol.gradients import _reduce as reduce
 from trimol.runs import store
-from trimol.runs.config import RunConfig
 from trimol.runs._environment import environment, now
+from trimol.runs._lock import locked
+from trimol.runs._signals import Ears, Interrupted, listening
 from trimol.runs._storage import (
     StoreError,
     make_folder,
@@ -28,8 +29,7 @@ from trimol.runs._storage import (
     write_table,
     write_tensors,
 )
-from trimol.runs._lock import locked
-from trimol.runs._signals import Ears, Interrupted, listening
+from trimol.runs.config import RunConfig
 from trimol.runs.store import StoredRun
 from trimol.tasks import load
 from trimol.tasks.loading import blaming, source

@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
-from trimol.data._draws import whole_number
+from trimol._checks import whole_number
 from trimol.runs import store
-from trimol.runs.config import RunConfig
 from trimol.runs._execute import Watch, execute, finished
 from trimol.runs._signals import Interrupted, listening
+from trimol.runs.config import RunConfig
 from trimol.runs.store import StoredRun
 from trimol.training import Diverged, Record, RunError
 

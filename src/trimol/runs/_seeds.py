@@ -23,8 +23,8 @@ import polars
 import torch
 from torch import Tensor, nn
 
-from trimol._failures import BadValue
 from trimol import methods
+from trimol._failures import BadValue
 from trimol.errors import Errors, conflict_over_runs
 from trimol.runs import _storage as files
 from trimol.runs._pool import cores

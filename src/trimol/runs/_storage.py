@@ -10,8 +10,8 @@ from typing import Any
 import polars
 import torch
 
-from trimol._files import replace
 from trimol._failures import RunError
+from trimol._files import replace
 
 _UNREADABLE = (RuntimeError, EOFError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile)
 

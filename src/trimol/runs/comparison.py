@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trimol._failures import BadValue
 from trimol import methods as registry
+from trimol._checks import whole_number
+from trimol._failures import BadValue
 from trimol.data import GrowingBatches
-from trimol.data._draws import whole_number
 from trimol.errors._conflict import conflict_over_runs
-from trimol.runs.config import RunConfig, configure
 from trimol.runs._execute import Watch
 from trimol.runs._pool import execute_all
+from trimol.runs.config import RunConfig, configure
 from trimol.runs.statistics import LEVEL, holm, interval, p_value
 from trimol.runs.store import StoredRun
 from trimol.tasks import load

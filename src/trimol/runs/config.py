@@ -19,8 +19,8 @@ from pydantic import (
     field_serializer,
 )
 
-from trimol._failures import BadValue
 from trimol import methods
+from trimol._failures import BadValue
 from trimol.tasks import Settings, load
 from trimol.tasks.loading import blaming, file_of, source
 
@@ -136,9 +136,9 @@ def configure(
     Example:
         >>> configure("digits", "modo", steps=100, hyperparameters={"rho": 0.1}).hyperparameters
         {'gamma': 1.0, 'rho': 0.1}
-        >>> configure("digits", "mgda", steps=100, hyperparameters={"gamma": 1})
+        >>> configure("digits", "static", steps=10, hyperparameters={"gamma": 1})
         Traceback (most recent call last):
-        trimol._failures.BadValue: mgda has no hyper-parameter 'gamma': it has rho, weights, every, chunk
+        trimol._failures.BadValue: static has no hyper-parameter 'gamma': it has weights, every
     """
     known = hyperparameters_of(method)
     settings = load(task, task_options).settings.get(method, Settings())

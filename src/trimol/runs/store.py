@@ -23,8 +23,8 @@ import polars
 from pydantic import ValidationError
 from torch import Tensor
 
-from trimol.runs.config import RunConfig, one_line
 from trimol.runs._storage import StoreError, read_json, read_table, read_tensors
+from trimol.runs.config import RunConfig, one_line
 from trimol.training.records import Record, objectives_of
 
 CONFIG = "config.json"

@@ -26,17 +26,17 @@ from typing import Any, Literal
 
 import polars
 
-from trimol._failures import BadValue
 from trimol import methods
-from trimol.data._draws import whole_number
+from trimol._checks import whole_number
+from trimol._failures import BadValue
 from trimol.runs import _tuning_tables as tables
-from trimol.runs.config import steps_per_epoch
-from trimol.runs._tuning_tables import ALONE, Judged, Values, judged, means
 from trimol.runs._candidates import Arena, Candidate, Entrant, Wanted, Watch
-from trimol.runs._storage import make_folder, write_table
 from trimol.runs._judging import checked_goals, chosen, drop, jointly, standing
 from trimol.runs._lock import locked
 from trimol.runs._pool import cores
+from trimol.runs._storage import make_folder, write_table
+from trimol.runs._tuning_tables import ALONE, Judged, Values, judged, means
+from trimol.runs.config import steps_per_epoch
 from trimol.runs.store import StoredRun
 from trimol.tasks import load
 from trimol.tasks.task import Goals

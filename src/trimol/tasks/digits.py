@@ -7,9 +7,9 @@ from typing import ClassVar
 import torch
 from torch import nn
 
+from trimol._checks import whole_number
 from trimol._extras import require
 from trimol._failures import BadValue
-from trimol.data._draws import whole_number
 from trimol.tasks._classifier import CLASSES, Classifier, parts
 from trimol.tasks.task import Data, Settings
 

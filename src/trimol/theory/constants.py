@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from trimol import _checks as checks
 from trimol._failures import BadValue
-from trimol.methods import checks
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trimol import _checks as checks
 from trimol._failures import BadType, BadValue
 from trimol.data._draws import batch_size
 from trimol.gradients import Evidence, Losses, jacobian
 from trimol.gradients._params import checked
 from trimol.gradients.curvature import Hessian, spectrum
 from trimol.gradients.losses import as_vector
-from trimol.methods import checks
 from trimol.theory.constants import Constants
 
 

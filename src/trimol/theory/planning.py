@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Literal, get_args
 
+from trimol import _checks as checks
 from trimol._failures import BadValue
-from trimol.methods import checks
 from trimol.theory import bounds
 from trimol.theory import rates as known
 from trimol.theory.bounds import Bound

@@ -27,10 +27,10 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from trimol import methods
+from trimol._checks import whole_number
 from trimol._extras import require
 from trimol._failures import BadType, BadValue, Diverged
 from trimol.data import IndependentDraws, split
-from trimol.data._draws import whole_number
 from trimol.gradients import _reduce as reduce
 from trimol.gradients.losses import as_vector
 from trimol.methods import Method

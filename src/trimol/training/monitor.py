@@ -11,14 +11,14 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from trimol._checks import whole_number
 from trimol._failures import BadType, BadValue
-from trimol.data._draws import whole_number
 from trimol.errors import Errors, estimate, measure
 from trimol.errors._fulldata import Size
 from trimol.gradients import Losses
 from trimol.gradients import _reduce as reduce
 from trimol.methods import Method
-from trimol.training.assess import evaluating
+from trimol.training.assessment import evaluating
 from trimol.training.records import Record, Sink, from_errors
 
 # How the brackets of an estimate are called in a record: R_opt_low, R_opt_high.

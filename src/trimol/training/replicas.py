@@ -16,8 +16,9 @@ from torch.func import functional_call, vmap
 from torch.optim import Optimizer
 
 from trimol import methods
+from trimol._checks import whole_number
 from trimol._failures import BadValue
-from trimol.data._draws import sizes, whole_number
+from trimol.data._draws import sizes
 from trimol.errors import Errors
 from trimol.errors._fulldata import FullData
 from trimol.errors._inputs import check_rho, checked_weights
@@ -25,7 +26,7 @@ from trimol.errors._measure import from_means
 from trimol.gradients._stacked import StackedEvidence, jacobians
 from trimol.gradients.losses import as_vector
 from trimol.tasks import Batch, Data, Task
-from trimol.training.assess import batches, evaluating, training
+from trimol.training.assessment import batches, evaluating, training
 
 # Optimizers that treat each entry on its own, with a step that is proportional to lr.
 _ELEMENTWISE = (

@@ -15,9 +15,9 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from trimol._checks import whole_number
 from trimol._failures import BadType, BadValue
 from trimol.data import IndependentDraws
-from trimol.data._draws import whole_number
 from trimol.errors._fulldata import own_rows
 from trimol.errors._measure import short
 from trimol.errors._pareto import stationarity
@@ -31,7 +31,7 @@ from trimol.errors._twins import (
 from trimol.gradients._params import trainable
 from trimol.gradients.losses import as_vector
 from trimol.tasks import Batch, Data, Task
-from trimol.training.assess import batches, evaluating
+from trimol.training.assessment import batches, evaluating
 from trimol.training.loop import start, train
 from trimol.training.replicas import Neighbours, NotReplicable, Replicas
 

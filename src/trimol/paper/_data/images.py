@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trimol._checks import whole_number
 from trimol._extras import require
-from trimol.data._draws import whole_number
 from trimol.paper._data import places as files
 from trimol.paper._data.arrays import once
 from trimol.paper._data.places import BadData, MissingData

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trimol._checks import whole_number
 from trimol._failures import BadValue
-from trimol.data._draws import whole_number
 from trimol.paper._dense.dilated import DilatedResNet50
 from trimol.paper._dense.pixel_losses import unit
 from trimol.tasks.multitask import MultiTask

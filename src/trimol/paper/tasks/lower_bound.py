@@ -14,8 +14,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from trimol._checks import whole_number
 from trimol._failures import BadValue
-from trimol.data._draws import whole_number
 from trimol.tasks.quadratic import Quadratic
 from trimol.tasks.task import Data
 

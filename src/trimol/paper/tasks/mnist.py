@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trimol._checks import whole_number
 from trimol._failures import BadValue
-from trimol.data._draws import whole_number
 from trimol.paper._data import idx
 from trimol.paper._data import places as files
 from trimol.paper._data.places import BadData

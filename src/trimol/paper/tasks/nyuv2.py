@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar
 
+from trimol._checks import whole_number
 from trimol._failures import BadValue
 from trimol.data import IndependentDraws
-from trimol.data._draws import whole_number
 from trimol.paper._data import nyuv2_files as nyuv2
 from trimol.paper._dense.dense_task import DenseTask
 from trimol.paper._dense.models import Backbone, check_backbone, checked_size, dense_model

@@ -19,9 +19,9 @@ from torch.nn import Parameter
 from torch.optim import Adam, Optimizer
 
 from trimol import methods
+from trimol._checks import whole_number
 from trimol._failures import BadValue
 from trimol.data import IndependentDraws
-from trimol.data._draws import whole_number
 from trimol.paper import _backbones as backbones
 from trimol.paper._data import features
 from trimol.paper._data import places as files

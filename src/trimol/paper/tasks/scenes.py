@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from trimol._checks import whole_number
 from trimol._failures import BadValue
-from trimol.data._draws import whole_number
 from trimol.paper._data import nyuv2_files as nyuv2
 from trimol.paper._dense.dense_task import DenseTask
 from trimol.paper._dense.models import Backbone, check_backbone, checked_size, dense_model

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from trimol import _checks as checks
 from trimol._failures import BadValue
-from trimol.methods import checks
 
 Reading = Literal["derived", "printed"]
 _ROUNDING = 1e-12

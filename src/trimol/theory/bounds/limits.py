@@ -2,7 +2,7 @@
 
 import math
 
-from trimol.methods import checks
+from trimol import _checks as checks
 from trimol.theory.bounds.bound import Limit
 from trimol.theory.constants import Constants
 

@@ -2,7 +2,7 @@ r"""Bounds of the optimization error, :math:`E_A[\min_{t \le T} R_{opt}(x_t)]`."
 
 import math
 
-from trimol.methods import checks
+from trimol import _checks as checks
 from trimol.theory.bounds.bound import (
     CONVEX,
     LIPSCHITZ,

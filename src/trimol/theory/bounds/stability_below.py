@@ -2,8 +2,8 @@
 
 import math
 
+from trimol import _checks as checks
 from trimol._failures import BadValue
-from trimol.methods import checks
 from trimol.theory.bounds.bound import Bound, Limit, Reading, is_printed
 
 _LOWER_NC = "Lemma Lower bound in the NC case [lemma:lower_bound_stability_NC]"

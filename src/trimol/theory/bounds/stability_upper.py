@@ -2,7 +2,7 @@ r"""Upper bounds of the MOL uniform stability,
 :math:`\epsilon_F^2 = \sup_z E_A\|\nabla F_z(A(S)) - \nabla F_z(A(S'))\|_F^2` for neighbouring data.
 """
 
-from trimol.methods import checks
+from trimol import _checks as checks
 from trimol.theory.bounds.bound import (
     CONVEX,
     SMOOTH,

@@ -2,8 +2,8 @@
 
 import math
 
+from trimol import _checks as checks
 from trimol._failures import BadValue
-from trimol.methods import checks
 from trimol.theory.constants import Constants
 
 

@@ -1,26 +1,38 @@
-"""Hyper-parameters, checked: one clear line naming the argument and the value found."""
+"""Arguments, checked: one clear line that names the argument and the value found."""
 
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from trimol._failures import BadValue
+from trimol._failures import BadNumber, BadValue
+
+
+def whole_number(name: str, value: int, *, least: int) -> int:
+    """A whole number (Python's or NumPy's) of at least ``least``.
+
+    >>> whole_number("k", 0, least=1)
+    Traceback (most recent call last):
+    trimol._failures.BadValue: k must be a whole number of at least 1, found 0
+    """
+    said = f"{name} must be a whole number of at least {least}, found {value!r}"
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise BadNumber(said)
+    if value < least:
+        raise BadValue(said)
+    return int(value)
 
 
 def count(name: str, value: int) -> int:
     """A whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadValue(f"{name} must be a whole number of at least 1, found {value!r}")
-    return value
+    return whole_number(name, value, least=1)
 
 
 def seed(value: int) -> int:
     """A whole number of at least 0, the seed of a method's own random numbers."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise BadValue(f"seed must be a whole number of at least 0, found {value!r}")
-    return value
+    return whole_number("seed", value, least=0)
 
 
 def nonnegative(name: str, value: float) -> float:

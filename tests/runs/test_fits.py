@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trimol.runs._fits import fraction, mean, slope
+from trimol.runs.statistics import fraction, mean, slope
 
 
 def covered(interval, truth):

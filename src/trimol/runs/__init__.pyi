@@ -1,0 +1,17 @@
+from trimol.runs.comparison import Comparison as Comparison
+from trimol.runs.comparison import Difference as Difference
+from trimol.runs.comparison import Row as Row
+from trimol.runs.comparison import compare as compare
+from trimol.runs.comparison import differences as differences
+from trimol.runs.comparison import summarise as summarise
+from trimol.runs.config import RunConfig as RunConfig
+from trimol.runs.config import configure as configure
+from trimol.runs._execute import execute as execute
+from trimol.runs._storage import StoreError as StoreError
+from trimol.runs.tuning import Candidate as Candidate
+from trimol.runs.tuning import Contest as Contest
+from trimol.runs.tuning import Outcome as Outcome
+from trimol.runs.tuning import drop as drop
+from trimol.runs.tuning import play as play
+from trimol.runs._signals import Interrupted as Interrupted
+from trimol.runs.store import StoredRun as StoredRun
