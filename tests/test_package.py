@@ -3,7 +3,9 @@
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -93,3 +95,14 @@ def test_import_pulls_the_core_only():
 def test_public_names():
     for name in trimol.__all__:
         assert hasattr(trimol, name), name
+
+
+LAZY = ("trimol", "trimol.methods", "trimol.runs", "trimol.tasks", "trimol.training")
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_no_module_hides_a_name_that_its_package_loads_lazily(package):
+    home = import_module(package)
+    modules = {file.stem for file in Path(home.__file__).parent.glob("*.py")}
+    for name in set(home.__all__) & modules:
+        assert isinstance(getattr(home, name), ModuleType), name

@@ -12,12 +12,10 @@ from trimol.data import GrowingBatches
 from trimol.runs import (
     Interrupted,
     RunConfig,
+    compare,
     configure,
     differences,
     summarise,
-)
-from trimol.runs import (
-    comparison as compare,
 )
 from trimol.runs._pool import execute_all
 from trimol.runs.comparison import Comparison, folder_name
