@@ -31,7 +31,7 @@ LAYERS = (
     "paper",
     "__main__",
 )
-ANYWHERE = {"_version", "_extras", "_failures", "_files", "_lazy", "_registration"}
+ANYWHERE = {"_version", "_checks", "_extras", "_failures", "_files", "_lazy", "_registration"}
 
 
 def layer_of(module: str) -> str:
