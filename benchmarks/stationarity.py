@@ -37,7 +37,7 @@ def fonseca(x: Tensor) -> Tensor:
 def distance_to_triangle(x: Tensor) -> float:
     """By the min-norm point of the hull of the c_m − x."""
     offsets = CENTRES - x
-    weights = trimol.maths.simplex.min_norm(offsets @ offsets.T)
+    weights = trimol.simplex.min_norm(offsets @ offsets.T)
     return float((weights @ offsets).norm())
 
 

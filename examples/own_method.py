@@ -11,8 +11,8 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from trimol import simplex
 from trimol.gradients import Evidence
-from trimol.maths import simplex
 from trimol.methods import Method, checks
 from trimol.methods.base import Needs
 from trimol.testing import CHECKS, Row

@@ -1,5 +1,6 @@
 """The simplex: projection onto it, and the exact min-norm point in it."""
 
-from trimol.maths.simplex import min_norm, project
+from trimol.maths.min_norm import min_norm
+from trimol.maths.projection import project
 
 __all__ = ["min_norm", "project"]

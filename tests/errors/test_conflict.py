@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from trimol import simplex
 from trimol.errors import conflict_over_runs
 from trimol.errors._conflict import conflict_direction, conflicting, cosines, weight_distance
-from trimol.maths import simplex
 
 exact = settings(derandomize=True, deadline=None, max_examples=60)
 

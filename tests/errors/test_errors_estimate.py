@@ -12,10 +12,9 @@ import torch.multiprocessing as mp
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from trimol import measure
+from trimol import measure, simplex
 from trimol.errors import Estimate, estimate
 from trimol.errors._pareto import stationarity
-from trimol.maths import simplex
 
 BATCHES, WIDTH = 12, 40
 WEIGHTS, RHO = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64), 0.1

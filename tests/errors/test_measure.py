@@ -40,9 +40,9 @@ def test_the_strongly_convex_toy_in_closed_form() -> None:
         quadratic(x), [x], train=train.split(6), test=test.split(7), weights=weights, rho=rho
     )
     G, G_test = gradients(x, train), gradients(x, test)
-    best = trimol.maths.simplex.min_norm(G @ G.T)
-    best_test = trimol.maths.simplex.min_norm(G_test @ G_test.T)
-    avoiding = trimol.maths.simplex.min_norm(G @ G.T, rho)
+    best = trimol.simplex.min_norm(G @ G.T)
+    best_test = trimol.simplex.min_norm(G_test @ G_test.T)
+    avoiding = trimol.simplex.min_norm(G @ G.T, rho)
     difference = weights.double() - avoiding
     assert found.opt == pytest.approx((best @ G).norm().item(), rel=1e-12)
     assert found.pop == pytest.approx((best_test @ G_test).norm().item(), rel=1e-12)

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimol.maths.fairness import alpha_fair, fair_weights
-from trimol.maths.simplex import min_norm
+from trimol.simplex import min_norm
 
 
 def gradients(objectives, kind, seed):

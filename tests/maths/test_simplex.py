@@ -1,4 +1,4 @@
-"""trimol.maths.simplex against exact references, on nasty inputs.
+"""trimol.simplex and its solvers against exact references, on nasty inputs.
 
 The references share no code with the library and round nothing, for they compute with rational
 numbers: the projection, the min-norm point (M ≤ 5, every support tried) and the optimality
@@ -18,7 +18,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from trimol.maths import simplex
+from trimol import simplex
+from trimol.maths import min_norm as solver
+from trimol.maths.projection import projected, projected_on_host
 
 EPS = 2.0**-52
 RHOS = [0.0, 1e-12, 1e-3, 1.0, 1e6]
@@ -252,7 +254,7 @@ def test_project_takes_batches_and_vmaps():
     assert_weights(weights, (4, 5, 6))
     for row, expected in zip(v.reshape(-1, 6), weights.reshape(-1, 6), strict=True):
         assert torch.equal(simplex.project(row), expected)
-    assert torch.equal(torch.func.vmap(torch.func.vmap(simplex._project))(v), weights)
+    assert torch.equal(torch.func.vmap(torch.func.vmap(projected))(v), weights)
     assert simplex.project(torch.empty(0, 3)).shape == (0, 3)
 
 
@@ -265,7 +267,7 @@ def test_project_detaches_and_promotes_integers():
 
 def test_unchecked_projection_keeps_nan_to_its_row():
     v = torch.tensor([[0.5, torch.nan], [0.5, torch.inf], [0.5, 0.5]])
-    weights = simplex._project(v)
+    weights = projected(v)
     assert weights[:2].isnan().all()
     assert weights[2].tolist() == [0.5, 0.5]
 
@@ -474,7 +476,7 @@ def test_a_batch_gives_the_same_weights_where_they_are_unique(size):
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_small_problems_vmap(size):
     batch = torch.stack([well_posed(seed, size, exponent=4) for seed in range(6)])
-    mapped = torch.func.vmap(lambda gramian: simplex._min_norm_batched(gramian, 0.5))(batch)
+    mapped = torch.func.vmap(lambda gramian: solver.min_norm_batched(gramian, 0.5))(batch)
     torch.testing.assert_close(mapped, simplex.min_norm(batch, 0.5), rtol=1e-14, atol=0)
 
 
@@ -484,7 +486,7 @@ def test_an_empty_batch_gives_no_weights(size):
 
 
 def test_a_batch_longer_than_a_chunk(monkeypatch):
-    monkeypatch.setattr(simplex, "_CHUNK", 5)
+    monkeypatch.setattr(solver, "_CHUNK", 5)
     for size in (3, 7):
         batch = torch.stack([well_posed(seed, size, exponent=1) for seed in range(13)])
         one_by_one = torch.stack([simplex.min_norm(row) for row in batch])
@@ -494,13 +496,13 @@ def test_a_batch_longer_than_a_chunk(monkeypatch):
 def test_what_the_batched_active_set_leaves_is_solved_alone(monkeypatch):
     batch = torch.stack([well_posed(seed, 7, exponent=8) for seed in range(4)])
     expected = simplex.min_norm(batch)
-    active_set = simplex._active_set
+    active_set = solver.active_set
 
     def failing(C, c, support):
         y, residual = active_set(C, c, support)
         return torch.ones_like(y), torch.full_like(residual, 1e-3)
 
-    monkeypatch.setattr(simplex, "_active_set", failing)
+    monkeypatch.setattr(solver, "active_set", failing)
     torch.testing.assert_close(simplex.min_norm(batch), expected, rtol=1e-12, atol=0)
 
 
@@ -685,8 +687,8 @@ def test_min_norm_names_a_wrong_rho(rho, error, message):
 @given(st.lists(gramians(2, 2), min_size=1, max_size=4), st.sampled_from(RHOS))
 def test_pairs_on_the_host_are_those_in_torch_to_the_bit(batch, rho):
     stacked = torch.stack(batch)
-    expected = simplex._min_norm_pairs(stacked, rho)
-    found = torch.from_numpy(simplex._min_norm_pairs_on_host(stacked.numpy(), rho))
+    expected = solver._min_norm_pairs(stacked, rho)
+    found = torch.from_numpy(solver.min_norm_pairs_on_host(stacked.numpy(), rho))
     assert torch.equal(found, expected)
 
 
@@ -700,13 +702,13 @@ def test_pairs_on_the_host_are_those_in_torch_to_the_bit(batch, rho):
 )
 def test_projection_on_the_host_is_that_in_torch_to_the_bit(rows, scale):
     v = torch.tensor(rows, dtype=torch.float64) * scale
-    assert torch.equal(simplex._project_on_host(v), simplex._project(v))
-    weights = simplex._project(v)
-    assert torch.equal(simplex._project_on_host(weights), weights)
+    assert torch.equal(projected_on_host(v), projected(v))
+    weights = projected(v)
+    assert torch.equal(projected_on_host(weights), weights)
 
 
 def test_projection_on_the_host_keeps_nan_to_its_row():
     v = torch.tensor([[0.3, float("nan")], [2.0, 0.0]], dtype=torch.float64)
-    found = simplex._project_on_host(v)
+    found = projected_on_host(v)
     assert found[0].isnan().all()
     assert found[1].tolist() == [1.0, 0.0]

@@ -56,7 +56,7 @@ def test_primal_and_dual_meet(J, c):
     magnitude = J.norm(dim=1).max() * (weights.abs() @ J.norm(dim=1))
     assert (v >= 0).all()
     assert (v @ J).norm() <= radius * (1 + 1e-7) + 1e-7 * J.norm(dim=1).min()
-    shortest = trimol.maths.simplex.min_norm(G)
+    shortest = trimol.simplex.min_norm(G)
     candidates = [v / v.sum(), shortest] if v.any() else [shortest]
     bound = min((w @ J) @ mean + radius * (w @ J).norm() for w in candidates)
     assert (J @ d).min() >= bound - 1e-7 * magnitude

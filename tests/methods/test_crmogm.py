@@ -21,7 +21,7 @@ def test_steps_are_the_update_by_hand(alpha, rho):
     for seed in range(4):
         clear(params)
         jacobian = naive_jacobian(model.losses(batch(seed=seed)), params)
-        found = trimol.maths.simplex.min_norm(jacobian @ jacobian.T, rho)
+        found = trimol.simplex.min_norm(jacobian @ jacobian.T, rho)
         expected = alpha * expected + (1 - alpha) * found
         losses = model.losses(batch(seed=seed))
         scalar = crmogm(losses)
@@ -55,7 +55,7 @@ def test_agrees_with_torchjd_for_two_objectives():
     for _ in range(20):
         jacobian = torch.randn(2, 5, generator=generator, dtype=torch.float64)
         gramian = jacobian @ jacobian.T
-        weights = crmogm_step(weights, trimol.maths.simplex.min_norm(gramian), 0.7)
+        weights = crmogm_step(weights, trimol.simplex.min_norm(gramian), 0.7)
         torch.testing.assert_close(weights, peer(gramian), rtol=0, atol=1e-12)
 
 
@@ -89,7 +89,7 @@ def test_weights_stay_on_the_simplex_for_nasty_gramians(case, rank, alpha, seed)
     jacobian = torch.from_numpy(jacobian)
     weights = torch.tensor(start, dtype=torch.float64)
     weights /= weights.sum()
-    found = trimol.maths.simplex.min_norm(jacobian @ jacobian.T)
+    found = trimol.simplex.min_norm(jacobian @ jacobian.T)
     moved = crmogm_step(weights, found, alpha)
     assert (moved >= 0).all()
     assert moved.sum().item() == pytest.approx(1, abs=1e-14)

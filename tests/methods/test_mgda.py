@@ -11,7 +11,7 @@ def test_direction_is_the_min_norm_combination(rho, chunk):
     model = network()
     params = list(model.parameters())
     jacobian = naive_jacobian(model.losses(batch()), params)
-    expected = trimol.maths.simplex.min_norm(jacobian @ jacobian.T, rho)
+    expected = trimol.simplex.min_norm(jacobian @ jacobian.T, rho)
     mgda = trimol.MGDA(params, 3, rho=rho, chunk=chunk)
     losses = model.losses(batch())
     scalar = mgda(losses)

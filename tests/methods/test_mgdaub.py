@@ -3,7 +3,7 @@ import torch
 from problems import batch, clear, flat_gradient, naive_jacobian, network
 
 import trimol
-from trimol.maths.simplex import min_norm
+from trimol.simplex import min_norm
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 3, 6])

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from problems import batch, clear, flat_gradient, naive_jacobian, network
 
 import trimol
-from trimol.maths.simplex import min_norm, project
 from trimol.methods.moco import moco_step
+from trimol.simplex import min_norm, project
 
 
 def by_hand(weights, tracker, gamma, rho):

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from problems import batch, flat_gradient, naive_jacobian, network
 
 import trimol
-from trimol.maths.simplex import project
 from trimol.methods.modo import modo_step
+from trimol.simplex import project
 
 ONE, TWO, THREE = batch(seed=1), batch(seed=2), batch(seed=3)
 
@@ -96,7 +96,7 @@ def test_large_gamma_on_the_full_batch_comes_to_mgda():
     params = list(model.parameters())
     jacobian = naive_jacobian(model.losses(ONE), params)
     gramian = jacobian @ jacobian.T
-    best = trimol.maths.simplex.min_norm(gramian)
+    best = trimol.simplex.min_norm(gramian)
     modo = trimol.MoDo(params, 3, gamma=0.5 / gramian.trace().item())
     for _ in range(3000):
         modo(model.losses(ONE), model.losses(ONE))

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from problems import batch, flat_gradient, naive_jacobian, network
 
 import trimol
-from trimol.maths.simplex import project
 from trimol.methods.sdmgrad import sdmgrad_mix, sdmgrad_step
+from trimol.simplex import project
 
 START = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
 TARGET = torch.tensor([0.1, 0.1, 0.8], dtype=torch.float64)

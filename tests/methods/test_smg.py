@@ -14,7 +14,7 @@ def test_a_step_is_that_of_mgda_without_regularisation(chunk):
     for seed, size in enumerate((4, 6, 8)):
         drawn = batch(size, seed=seed)
         jacobian = naive_jacobian(model.losses(drawn), params)
-        expected = trimol.maths.simplex.min_norm(jacobian @ jacobian.T)
+        expected = trimol.simplex.min_norm(jacobian @ jacobian.T)
         mgda(model.losses(drawn))
         for p in params:
             p.grad = None

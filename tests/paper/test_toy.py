@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from trimol.maths import simplex
+from trimol import simplex
 from trimol.paper._data.places import MissingData
 from trimol.paper.tasks.toy import STARTS, Toy
 

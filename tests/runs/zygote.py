@@ -13,8 +13,7 @@ from pathlib import Path
 import accelerate.utils
 import torch
 
-from trimol import tasks
-from trimol.maths import simplex
+from trimol import simplex, tasks
 from trimol.runs import RunConfig, execute
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from trimol.maths import simplex
+from trimol import simplex
 from trimol.methods import replicated
 from trimol.tasks.quadratic import Quadratic
 

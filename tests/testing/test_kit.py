@@ -189,7 +189,7 @@ def test_inputs_are_what_they_say(objectives, seed):
     assert len({case.name for case in found}) == len(found)
     for case in found:
         gramian = case.jacobian @ case.jacobian.T
-        weights = trimol.maths.simplex.min_norm(gramian)
+        weights = trimol.simplex.min_norm(gramian)
         shortest = (weights @ case.jacobian).norm()
         size = case.jacobian.norm(dim=1).max()
         assert (shortest <= 1e-12 * size) == (case.stationary != "not"), case.name

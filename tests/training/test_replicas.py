@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from trimol import simplex
 from trimol.gradients._stacked import gramians, jacobians
-from trimol.maths import simplex
 from trimol.tasks import Data, Task, get
 from trimol.training import assess, start, train
 from trimol.training.replicas import Neighbours, NotReplicable, Replicas

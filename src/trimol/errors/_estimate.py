@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from trimol import simplex
 from trimol._checks import whole_number
 from trimol._failures import BadValue
 from trimol.errors._bracket import Bracket, Norm, Numbers, root
@@ -28,7 +29,6 @@ from trimol.gradients import Losses
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._params import checked
 from trimol.gradients._rows import gram
-from trimol.maths import simplex
 
 # Four batches to find a direction, four to test it on: less has no variance to speak of.
 LEAST_BATCHES = 8

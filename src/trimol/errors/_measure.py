@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from trimol import simplex
 from trimol.errors._conflict import conflict_direction, conflicting, cosines, weight_distance
 from trimol.errors._fulldata import FullData, Size, full_data
 from trimol.errors._inputs import (
@@ -20,7 +21,6 @@ from trimol.errors._pareto import stationarity
 from trimol.gradients import Losses
 from trimol.gradients._params import checked
 from trimol.gradients._rows import gram
-from trimol.maths import simplex
 
 
 @dataclass(frozen=True)

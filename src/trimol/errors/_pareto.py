@@ -12,8 +12,8 @@ Reference:
 
 from torch import Tensor
 
+from trimol import simplex
 from trimol.gradients._rows import gram
-from trimol.maths import simplex
 
 
 def stationarity(jacobian: Tensor) -> float:

@@ -7,9 +7,8 @@ H does not resist q, the cap does. An active set, on the equilibrated Gramian, i
 """
 
 import numpy as np
-import numpy.typing as npt
 
-_Array = npt.NDArray[np.float64]
+from trimol.maths._numerics import Array
 
 # Raises the equilibrated Gramian to definiteness by a few roundings, so that the multipliers of
 # dependent gradients are unique.
@@ -17,20 +16,20 @@ _RAISE = 1e-13
 _ROUNDING = 1e-14
 
 
-def minimise(gramian: _Array, pull: _Array, cap: float) -> _Array:
+def minimise(gramian: Array, pull: Array, cap: float) -> Array:
     """argmin ½νᵀHν − νᵀ ``pull`` over 0 ≤ ν ≤ ``cap``; zero for gradients of zero."""
     sizes = np.sqrt(np.diagonal(gramian))
     moving = (sizes > 0).nonzero()[0]
-    found, scale = np.zeros(len(gramian)), sizes[moving]
+    minimiser, scale = np.zeros(len(gramian)), sizes[moving]
     if not (pull[moving] > 0).any():
-        return found
+        return minimiser
     C = gramian[np.ix_(moving, moving)] / np.outer(scale, scale)
     C += (_RAISE - min(0, np.linalg.eigvalsh(C)[0])) * np.eye(len(C))
-    found[moving] = _active_set(C, pull[moving] / scale, cap * scale) / scale
-    return found.clip(0, cap)
+    minimiser[moving] = _active_set(C, pull[moving] / scale, cap * scale) / scale
+    return minimiser.clip(0, cap)
 
 
-def _active_set(C: _Array, q: _Array, top: _Array) -> _Array:
+def _active_set(C: Array, q: Array, top: Array) -> Array:
     """Free the entry that gains most; solve on the free ones, stepping no further than the box.
 
     Every step lowers the objective, so that no set of free entries comes twice; the bound on the
@@ -38,6 +37,7 @@ def _active_set(C: _Array, q: _Array, top: _Array) -> _Array:
     """
     y, free = np.zeros_like(q), np.zeros(len(q), dtype=bool)
     for _ in range(10 * len(q)):
+        # What an entry at a border gains by leaving it, beyond the rounding of its slope.
         slope = C @ y - q
         gain = np.where(free, 0, np.where(y > 0, slope, -slope))
         gain -= _ROUNDING * (np.abs(C) @ y + np.abs(q))
@@ -45,6 +45,7 @@ def _active_set(C: _Array, q: _Array, top: _Array) -> _Array:
             break
         free[gain.argmax()] = True
         while free.any():
+            # The minimiser on the free entries, the others held; go there as far as the box lets.
             held = q[free] - C[np.ix_(free, ~free)] @ y[~free]
             move = np.linalg.solve(C[np.ix_(free, free)], held) - y[free]
             room = np.where(move > 0, top[free] - y[free], y[free])
@@ -52,6 +53,7 @@ def _active_set(C: _Array, q: _Array, top: _Array) -> _Array:
             y[free] = (y[free] + min(share.min(), 1) * move).clip(0, top[free])
             if share.min() >= 1:
                 break
+            # What reached a border stays there.
             blocking = share <= share.min()
             stopped = free.nonzero()[0][blocking]
             y[stopped] = np.where(move[blocking] > 0, top[stopped], 0)

@@ -6,7 +6,8 @@ For gradients :math:`g_i` (rows of :math:`J`, Gramian :math:`G = JJ^\top`) the p
 .. math:: v = \arg\min_{v \ge 0}\ \tfrac12 v^\top G v - (f - Gu)^\top v .
 
 Both solvers work on the equilibrated Gramian with scipy's compiled NNLS, exactly as
-:mod:`trimol.maths.simplex` does and with its parts: nothing here depends on the gradients' scale.
+:mod:`trimol.maths.min_norm` does and with the same parts: nothing here depends on the gradients'
+scale.
 """
 
 import math
@@ -16,81 +17,81 @@ import numpy.typing as npt
 import scipy  # its submodules load when first used, which keeps the import short
 import torch
 
-from trimol.maths.simplex import (
-    _ROUNDING,
-    _equilibrate,
-    _factor,
-    _finfo,
-    _min_norm_one,
-    _nnls,
-    _polish,
-    _regularised,
-    _tolerance,
+from trimol.maths._numerics import (
+    ROUNDING,
+    Array,
+    equilibrate,
+    factor,
+    finfo,
+    nnls,
+    polish,
+    regularised,
+    tolerance_of,
 )
+from trimol.maths.min_norm import min_norm_one
 
-_Array = npt.NDArray[np.float64]
 _Mask = npt.NDArray[np.bool_]
 
 # Up to this M, one NNLS after another is faster than the overhead of a batch.
 _ONE_BY_ONE_UP_TO = 16
 
 
-def shortest(gramian: _Array, dtype: torch.dtype) -> tuple[_Array, float]:
+def shortest(gramian: Array, dtype: torch.dtype) -> tuple[Array, float]:
     """The min-norm weights and the norm they reach: zero where that is the rounding of ``dtype``.
 
     Zero tells a Pareto stationary point: no direction improves every objective.
     """
-    weights = _min_norm_one(gramian, 0.0, _tolerance(dtype))
+    weights = min_norm_one(gramian, 0.0, tolerance_of(dtype))
     squared = float(weights @ gramian @ weights)
-    rounding = 2 * len(gramian) * _finfo(dtype).eps
+    rounding = 2 * len(gramian) * finfo(dtype).eps
     reached = squared > rounding * float(weights @ np.abs(gramian) @ weights)
     return weights, math.sqrt(squared) if reached else 0.0
 
 
-def push(gramian: _Array, short: _Array) -> _Array:
+def push(gramian: Array, short: Array) -> Array:
     """argmin ½vᵀGv - vᵀ ``short`` over v ≥ 0: what to add where Jd falls ``short`` of f.
 
     This is Lawson and Hanson's least distance programming: min ‖x‖ with Jx ≥ short has the
     solution on the ray of argmin ‖Aᵀy‖² + (yᵀ short - 1)², the problem of the min-norm point.
     Feasible targets only: at a stationary point no more than zero can be reached.
     """
-    C, inverse = _equilibrate(_regularised(gramian, 0.0))
+    C, inverse = equilibrate(regularised(gramian, 0.0))
     c = inverse * short
     if not c.max() > 0:
         return np.zeros_like(c)
     c = c / np.abs(c).max()
-    y = inverse * _polish(C, c, _nnls(C, c))
+    y = inverse * polish(C, c, nnls(C, c))
     along, squared = y @ short, y @ gramian @ y
     return np.asarray(y * (along / squared)) if along > 0 and squared > 0 else np.zeros_like(c)
 
 
-def pushes(gramian: _Array) -> _Array:
+def pushes(gramian: Array) -> Array:
     """Row i is the v that takes gᵢ to the dual cone {d: Jd ≥ 0}.
 
     One NNLS for each gradient with a conflict. Beyond a few objectives all at once, by block
     pivoting; then NNLS has only those left for which that finds no certified solution.
     """
     size = len(gramian)
-    found = np.zeros_like(gramian)
+    pushed = np.zeros_like(gramian)
     left = np.flatnonzero((gramian < 0).any(1))
     if not len(left):
-        return found
+        return pushed
     if size == 2:
-        found[0, 1], found[1, 0] = -gramian[0, 1] / gramian[1, 1], -gramian[0, 1] / gramian[0, 0]
-        return found
-    C, inverse = _equilibrate(_regularised(gramian, 0.0))
+        pushed[0, 1], pushed[1, 0] = -gramian[0, 1] / gramian[1, 1], -gramian[0, 1] / gramian[0, 0]
+        return pushed
+    C, inverse = equilibrate(regularised(gramian, 0.0))
     if size > _ONE_BY_ONE_UP_TO:
-        found[left], solved = _pivoted(C, C[left])
+        pushed[left], solved = _pivoted(C, C[left])
         left = left[~solved]
     if len(left):
-        factor, order = _factor(C)
+        A, order = factor(C)
         place = np.argsort(order)
         for i in left:
-            found[i, order] = scipy.optimize.nnls(factor, -factor[:, place[i]])[0]
-    return np.asarray(found * inverse / inverse[:, None])
+            pushed[i, order] = scipy.optimize.nnls(A, -A[:, place[i]])[0]
+    return np.asarray(pushed * inverse / inverse[:, None])
 
 
-def _pivoted(C: _Array, q: _Array) -> tuple[_Array, _Mask]:
+def _pivoted(C: Array, q: Array) -> tuple[Array, _Mask]:
     """Solve y ≥ 0, Cy + q ≥ 0, yᵀ(Cy + q) = 0 for every row of q; tell where that succeeded.
 
     Block principal pivoting (Júdice and Pires): solve on a support and exchange all infeasible
@@ -104,8 +105,9 @@ def _pivoted(C: _Array, q: _Array) -> tuple[_Array, _Mask]:
         y = _on_supports(C, q, support)
         if y is None:
             break
+        # Certified: y ≥ 0 on the support, slack ≥ 0 off it and zero on it, to rounding.
         slack = y @ C + q
-        allowed = 4 * _ROUNDING * (np.abs(y) @ np.abs(C) + np.abs(q))
+        allowed = 4 * ROUNDING * (np.abs(y) @ np.abs(C) + np.abs(q))
         wrong = np.where(support, ~(y >= 0), ~(slack >= -allowed))
         number = wrong.sum(1)
         certified = (number == 0) & (~support | (np.abs(slack) <= allowed)).all(1)
@@ -114,18 +116,21 @@ def _pivoted(C: _Array, q: _Array) -> tuple[_Array, _Mask]:
         going = number > 0
         if not going.any():
             break
+        # Exchange every wrong entry while that helps, the last one alone when it does not.
         better = number < fewest
         patience = np.where(better, 3, patience - 1)
         fewest = np.minimum(number, fewest)
         last = np.arange(size) == size - 1 - wrong[:, ::-1].argmax(1)[:, None]
         support ^= np.where((patience >= 0)[:, None], wrong, wrong & last)
+        # Go on with the problems that have wrong entries.
         rows, q, support = rows[going], q[going], support[going]
         fewest, patience = fewest[going], patience[going]
     return solution, solved
 
 
-def _on_supports(C: _Array, q: _Array, support: _Mask) -> _Array | None:
+def _on_supports(C: Array, q: Array, support: _Mask) -> Array | None:
     """The y with (Cy + q)ᵢ = 0 on each row's support and y = 0 elsewhere, if C allows it."""
+    # The supports' entries first, filled up with rows of the identity: blocks of one size.
     width = support.sum(1).max()
     places = np.argsort(~support, axis=1, kind="stable")[:, :width]
     inside = np.take_along_axis(support, places, 1)
@@ -133,9 +138,9 @@ def _on_supports(C: _Array, q: _Array, support: _Mask) -> _Array | None:
     blocks = np.where(inside[:, :, None] & inside[:, None, :], blocks, np.eye(width))
     target = np.where(inside, -np.take_along_axis(q, places, 1), 0.0)
     try:
-        found = np.linalg.solve(blocks, target[..., None])[..., 0]
+        solution = np.linalg.solve(blocks, target[..., None])[..., 0]
     except np.linalg.LinAlgError:
         return None
     y = np.zeros_like(q)
-    np.put_along_axis(y, places, found, 1)
+    np.put_along_axis(y, places, solution, 1)
     return y

@@ -11,14 +11,13 @@ A primal-dual Newton method on w and the rates s = Gw finds it to rounding in a 
 """
 
 import numpy as np
-import numpy.typing as npt
 import scipy  # its submodules load when first used, which keeps the import short
 import torch
 from torch import Tensor
 
-from trimol.maths import cone, simplex
-
-_Array = npt.NDArray[np.float64]
+from trimol.maths import cone
+from trimol.maths._numerics import Array
+from trimol.maths._validation import checked_gramian
 
 
 def fair_weights(gramian: Tensor, alpha: float) -> Tensor:
@@ -28,7 +27,7 @@ def fair_weights(gramian: Tensor, alpha: float) -> Tensor:
     the min-norm weights, whose direction is zero, take its place. So they do where a Gramian of
     low precision is so far from positive semi-definite that Newton's method does not converge.
     """
-    G = simplex._checked_gramian(gramian)
+    G = checked_gramian(gramian)
     weights, norm = cone.shortest(G, gramian.dtype)
     if norm:
         fair = alpha_fair(G, alpha)
@@ -37,7 +36,7 @@ def fair_weights(gramian: Tensor, alpha: float) -> Tensor:
     return torch.from_numpy(weights)
 
 
-def alpha_fair(gramian: _Array, alpha: float) -> _Array:
+def alpha_fair(gramian: Array, alpha: float) -> Array:
     """The w > 0 with G w = w^(-1/α), for a G whose min-norm point is not zero (unchecked).
 
     In terms of the cosines C and y = ‖g‖w the equations are s = Cy and log s + p log y = log k,
@@ -57,7 +56,7 @@ def alpha_fair(gramian: _Array, alpha: float) -> _Array:
     return np.asarray(y * np.exp(centre / (1 + p)) / norms)
 
 
-def _newton(C: _Array, y: _Array, s: _Array, target: _Array, p: float) -> tuple[_Array, _Array]:
+def _newton(C: Array, y: Array, s: Array, target: Array, p: float) -> tuple[Array, Array]:
     """Newton on s = Cy, log s + p log y = target, inside y, s > 0, until only rounding is left."""
     best, least = (y, s), np.inf
     for _ in range(1000):  # ten or so; hundreds for scales and α both at their extremes
@@ -67,12 +66,14 @@ def _newton(C: _Array, y: _Array, s: _Array, target: _Array, p: float) -> tuple[
             best, least = (y, s), error
         elif least < 1e-9:
             break
+        # Eliminate ds: (C + diag(p s / y)) dy = -s·uneven - off, positive definite.
         _, step, failed = scipy.linalg.lapack.dposv(C + np.diag(p * s / y), -s * uneven - off)
         if failed:
             break
         # s is carried along, not computed: it may be far below the rounding of Cy.
         dy = step / y
         ds = -uneven - p * dy
+        # At most nine tenths of the way to the border of y, s > 0.
         length = min(1.0, 0.9 / max(float(-dy.min()), float(-ds.min()), 0.9))
         y, s = y * (1 + length * dy), s * (1 + length * ds)
     return best

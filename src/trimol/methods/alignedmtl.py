@@ -9,7 +9,8 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol._failures import BadValue
-from trimol.maths import simplex
+from trimol.maths._numerics import equilibrate, factor, finfo, regularised
+from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import GramianMethod
 
 ScaleMode = Literal["min", "median", "rmse"]
@@ -24,13 +25,13 @@ def alignedmtl_weights(
     dropped for being short. The singular values are those of a Cholesky factor, which keeps twice
     as many digits of the small ones as the eigenvalues of G do.
     """
-    G = simplex._checked_gramian(gramian)
-    C, inverse = simplex._equilibrate(simplex._regularised(G, 0.0))
-    factor, order = simplex._factor(C, 4 * len(G) * simplex._finfo(gramian.dtype).eps)
-    if not len(factor):
+    G = checked_gramian(gramian)
+    C, inverse = equilibrate(regularised(G, 0.0))
+    A, order = factor(C, 4 * len(G) * finfo(gramian.dtype).eps)
+    if not len(A):
         return preference.double()
     ordered = preference.double().numpy()[order]
-    _, sigma, Vt = np.linalg.svd(factor / inverse[order], full_matrices=False)
+    _, sigma, Vt = np.linalg.svd(A / inverse[order], full_matrices=False)
     squared = {"min": sigma[-1] ** 2, "rmse": np.mean(sigma**2)}
     scale = np.sqrt(squared.get(scale_mode, np.sort(sigma**2)[(len(sigma) - 1) // 2]))
     weights = np.zeros(len(G))

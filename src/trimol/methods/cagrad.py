@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from trimol import _checks as checks
-from trimol.maths import cone, simplex
+from trimol.maths import cone
+from trimol.maths._numerics import finfo
+from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import GramianMethod
 
 _ROUNDING = 1e-14  # relative to the error of evaluating the optimality conditions
@@ -28,9 +30,9 @@ def cagrad_weights(gramian: Tensor, c: float) -> Tensor:
     D(μ) = r, solved in closed form as soon as the support of v is the right one.
     At a Pareto stationary point μ = 0, and d is the nearest d without conflict.
     """
-    G = simplex._checked_gramian(gramian)
+    G = checked_gramian(gramian)
     size = len(G)
-    rounding = 2 * size * simplex._finfo(gramian.dtype).eps
+    rounding = 2 * size * finfo(gramian.dtype).eps
     uniform, mean = np.full(size, 1 / size), G.mean(1)
     if c == 0 or not mean.mean() > rounding * np.abs(G).mean():
         return torch.from_numpy(uniform)

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trimol.maths import simplex
+from trimol.maths._numerics import finfo
+from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import GramianMethod
 
 
@@ -18,7 +19,7 @@ def imtlg_weights(gramian: Tensor) -> Tensor:
     and share their weight). A zero gradient has no direction to project on: no weight. Where no
     such weights exist, λ ∝ 1/‖g‖, as if the gradients were orthogonal.
     """
-    G = simplex._checked_gramian(gramian)
+    G = checked_gramian(gramian)
     size, norms = len(G), np.sqrt(G.diagonal())
     inside = norms.nonzero()[0]
     if not len(inside):
@@ -30,7 +31,7 @@ def imtlg_weights(gramian: Tensor) -> Tensor:
     system[:-1, -1], system[-1, :-1] = -1, inverse
     target = np.zeros(len(inside) + 1)
     target[-1] = 1
-    rounding = size * simplex._finfo(gramian.dtype).eps
+    rounding = size * finfo(gramian.dtype).eps
     y = np.linalg.lstsq(system, target, rcond=rounding)[0][:-1]
     if not abs(inverse @ y - 1) < 1e-3:
         y = np.ones_like(y)

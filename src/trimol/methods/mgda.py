@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from trimol import _checks as checks
-from trimol.maths import simplex
+from trimol.maths.min_norm import min_norm, min_norm_batched, min_norm_pairs_on_host
 from trimol.methods._gramian import GramianMethod
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def mgda_weights(gramian: Tensor, rho: float = 0.0) -> Tensor:
     """λ*_ρ of a Gramian, in float64 whatever its dtype, summing to one in float64."""
-    found = simplex.min_norm(gramian, rho).double()
+    found = min_norm(gramian, rho).double()
     return found / found.sum()
 
 
@@ -27,8 +27,8 @@ def mgda_weights_of_all(gramians: Tensor, rho: float | Tensor = 0.0) -> Tensor:
         rho = 0.0
     if gramians.shape[-1] == 2 and gramians.device.type == "cpu":
         pairs = gramians.detach().double().numpy()
-        return torch.from_numpy(simplex._min_norm_pairs_on_host(pairs, rho))
-    return simplex._min_norm_batched(gramians, rho)
+        return torch.from_numpy(min_norm_pairs_on_host(pairs, rho))
+    return min_norm_batched(gramians, rho)
 
 
 class MGDA(GramianMethod):

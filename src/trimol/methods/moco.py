@@ -10,7 +10,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol.gradients import Evidence, NonFinite
 from trimol.gradients._rows import gram
-from trimol.maths import simplex
+from trimol.maths.projection import projected
 from trimol.methods.base import Method, Needs
 from trimol.methods.mgda import mgda_weights, mgda_weights_of_all
 
@@ -30,7 +30,7 @@ def moco_step(
     if gamma is None:
         return mgda_weights(gramian, float(rho)).to(weights)
     product = (gramian.to(weights) @ weights[..., None])[..., 0]
-    return simplex._project(weights - gamma * (product + rho * weights))
+    return projected(weights - gamma * (product + rho * weights))
 
 
 class MoCo(Method):

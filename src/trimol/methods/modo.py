@@ -8,7 +8,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
-from trimol.maths import simplex
+from trimol.maths.projection import projected, projected_on_host
 from trimol.methods.base import Method, Needs
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def modo_step(
     product: Tensor,
     gamma: float | Tensor,
     rho: float | Tensor = 0.0,
-    project: Callable[[Tensor], Tensor] = simplex._project,
+    project: Callable[[Tensor], Tensor] = projected,
 ) -> Tensor:
     """λ ← Π_Δ(λ − γ(G1ᵀ(G2 λ) + ρλ)): the λ update of Algorithm 2, on tensors (batchable)."""
     return project(weights - gamma * (product + rho * weights))
@@ -130,7 +130,7 @@ class MoDo(Method):
         """λ_{t+1} of all replicas at once."""
         product = replicas.finite(evidence.product(replicas.weights).to(replicas.weights))
         gamma, rho = replicas.value("gamma"), replicas.value("rho")
-        return modo_step(replicas.weights, product, gamma, rho, simplex._project_on_host)
+        return modo_step(replicas.weights, product, gamma, rho, projected_on_host)
 
     @classmethod
     def move_replicas(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trimol import _checks as checks
-from trimol.maths import simplex
+from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import GramianMethod
 
 
@@ -20,7 +20,7 @@ def pcgrad_weights(gramian: Tensor, order: npt.NDArray[np.int64]) -> Tensor:
         gramian: The M×M inner products of the gradients.
         order: Row i holds all objectives, in the order in which the conflicts of gᵢ are removed.
     """
-    G = simplex._checked_gramian(gramian)
+    G = checked_gramian(gramian)
     squared = G.diagonal() + (G.diagonal() == 0)  # a zero gradient conflicts with none
     rows = np.arange(len(G))
     weights, inner = np.eye(len(G)), G.copy()  # of gᵢ^PC: its weights, its product with every gⱼ

@@ -7,13 +7,13 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.maths import simplex
+from trimol.maths.projection import projected
 from trimol.methods.base import Method, Needs
 
 
 def sdmgrad_step(w: Tensor, product: Tensor, gamma: float) -> Tensor:
     """w ← Π_Δ(w − γ G1ᵀ(G2(w + λ w̃))): the w update of Algorithm 1, on tensors (batchable)."""
-    return simplex._project(w - gamma * product)
+    return projected(w - gamma * product)
 
 
 def sdmgrad_mix(w: Tensor, prefer: Tensor, lam: float) -> Tensor:

@@ -5,13 +5,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from trimol.maths import cone, simplex
+from trimol.maths import cone
+from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import GramianMethod
 
 
 def upgrad_weights(gramian: Tensor) -> Tensor:
     """The weights of the mean of the gradients' projections onto the dual cone, in float64."""
-    G = simplex._checked_gramian(gramian)
+    G = checked_gramian(gramian)
     return torch.from_numpy((1 + cone.pushes(G).sum(0)) / len(G))
 
 

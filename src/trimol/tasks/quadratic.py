@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from trimol import simplex
 from trimol._checks import whole_number
 from trimol._failures import BadValue
-from trimol.maths import simplex
 from trimol.tasks._point import Point, row_of_numbers
 from trimol.tasks.task import Batch, Data, Settings, Task
 

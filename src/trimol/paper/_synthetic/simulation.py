@@ -19,9 +19,9 @@ import torch
 from numpy.random import Philox
 from torch import Tensor
 
+from trimol import simplex
 from trimol._failures import BadValue
 from trimol.data import sizes
-from trimol.maths import simplex
 from trimol.methods import replicated
 from trimol.methods._replicated import Replicated
 from trimol.runs import _storage as files
