@@ -1,4 +1,4 @@
-"""A multi-task table as a study: a tiny contest end to end; rows, words, claims on made-up data."""
+"""A multi-task table as a study: a tiny one end to end; rows, words, claims on made-up data."""
 
 import json
 from dataclasses import replace
@@ -169,9 +169,9 @@ def test_a_quick_run_says_that_it_is_one(tmp_path: Path) -> None:
     assert study.tables["scores"]["epoch"].max() == 2
 
 
-def test_the_contest_is_what_the_file_says(tmp_path: Path) -> None:
+def test_the_comparison_is_what_the_file_says(tmp_path: Path) -> None:
     context = Context(tmp_path, tmp_path, tmp_path)
-    planned = multitask.contest("table4", context, "frozen")
+    planned = multitask.planned_comparison("table4", context, "frozen")
     assert (planned.task, planned.batch_size, planned.seeds) == ("office-31", 64, 5)
     assert {name: len(tried) for name, tried in planned.methods.items()} == {
         "static": 6,
@@ -181,14 +181,14 @@ def test_the_contest_is_what_the_file_says(tmp_path: Path) -> None:
     assert planned.reference == "static"
     assert planned.epochs / planned.measure_epochs == 5
     assert set(planned.baselines) == {"paper's baselines, validation", "paper's baselines, test"}
-    finetune = multitask.contest("table4", context, "finetune")
+    finetune = multitask.planned_comparison("table4", context, "finetune")
     (chosen,) = finetune.methods["modo"]
     assert (chosen.lr, chosen.hyperparameters) == (1e-4, {"gamma": 1e-3})
     assert chosen.task_options == {"weight_decay": 1e-5}
     assert (finetune.epochs, finetune.options["backbone"]) == (100, "resnet18")
-    full = multitask.contest("table4", replace(context, full=True), "finetune")
+    full = multitask.planned_comparison("table4", replace(context, full=True), "finetune")
     assert len(full.methods["modo"]) == 12
-    quick = multitask.contest("table4", replace(context, quick=True), "finetune")
+    quick = multitask.planned_comparison("table4", replace(context, quick=True), "finetune")
     assert (quick.epochs, quick.seeds, quick.options["image_size"]) == (2, 1, 64)
     assert len(quick.methods["static"]) == 1
 

@@ -23,7 +23,9 @@ from trimol.tasks import load
 )
 def test_the_task_takes_the_options(name: str, regime: str, tmp_path: Path) -> None:
     for quick in (False, True):
-        planned = multitask.contest(name, Context(tmp_path, tmp_path, tmp_path, quick), regime)
+        planned = multitask.planned_comparison(
+            name, Context(tmp_path, tmp_path, tmp_path, quick), regime
+        )
         for candidates in planned.methods.values():
             found = load(planned.task, {**planned.options, **candidates[0].task_options})
         metrics = {m for own in found.goals.values() for m in own}

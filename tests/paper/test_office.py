@@ -49,7 +49,7 @@ def test_the_task_takes_the_options(name: str, task: str, tmp_path: Path) -> Non
     for regime in ("frozen", "finetune"):
         for quick in (False, True):
             context = Context(tmp_path, tmp_path, tmp_path, quick=quick)
-            planned = multitask.contest(name, context, regime)
+            planned = multitask.planned_comparison(name, context, regime)
             assert planned.task == task
             for candidates in planned.methods.values():
                 options = {**planned.options, **candidates[0].task_options}

@@ -106,7 +106,7 @@ ways = st.sampled_from(["higher", "lower"])
 
 
 @st.composite
-def contests(draw: st.DrawFn) -> tuple[dict[str, float], dict[str, float], dict[str, Any]]:
+def judged_values(draw: st.DrawFn) -> tuple[dict[str, float], dict[str, float], dict[str, Any]]:
     counts = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
     goals = {
         f"m{m}": {f"m{m} k{k}": draw(ways) for k in range(count)} for m, count in enumerate(counts)
@@ -116,7 +116,7 @@ def contests(draw: st.DrawFn) -> tuple[dict[str, float], dict[str, float], dict[
     return values, baseline, goals
 
 
-@given(contests(), st.floats(1e-3, 1e3))
+@given(judged_values(), st.floats(1e-3, 1e3))
 @settings(deadline=None, max_examples=50)
 def test_the_unit_of_a_metric_does_not_matter(found: Any, scale: float) -> None:
     values, baseline, goals = found
@@ -127,14 +127,14 @@ def test_the_unit_of_a_metric_does_not_matter(found: Any, scale: float) -> None:
     assert drop(values, baseline, goals) == pytest.approx(before, rel=1e-9, abs=1e-6)
 
 
-@given(contests())
+@given(judged_values())
 @settings(deadline=None, max_examples=50)
 def test_nothing_is_lost_against_itself(found: Any) -> None:
     values, _, goals = found
     assert drop(values, values, goals) == 0
 
 
-@given(contests(), st.data())
+@given(judged_values(), st.data())
 @settings(deadline=None, max_examples=50)
 def test_worse_is_a_larger_drop(found: Any, data: st.DataObject) -> None:
     values, baseline, goals = found
@@ -145,7 +145,7 @@ def test_worse_is_a_larger_drop(found: Any, data: st.DataObject) -> None:
     assert drop(values, baseline, goals) > before
 
 
-@given(contests())
+@given(judged_values())
 @settings(deadline=None, max_examples=50)
 def test_against_a_plain_loop(found: Any) -> None:
     values, baseline, goals = found
@@ -243,7 +243,7 @@ def test_ties_go_to_the_lowest_validation_loss_first() -> None:
     assert chosen(found, goals, "m")["step"] == 20  # not 30, whose metric is worse
 
 
-@given(contests(), st.integers(1, 5), st.data())
+@given(judged_values(), st.integers(1, 5), st.data())
 @settings(deadline=None, max_examples=50)
 def test_the_joint_epoch_has_the_smallest_drop(found: Any, rows: int, data: Any) -> None:
     _, baseline, goals = found

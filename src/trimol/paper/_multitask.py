@@ -1,4 +1,4 @@
-"""A multi-task table of the paper as a study: a contest of methods, beside the printed cells.
+"""A multi-task table of the paper as a study: tuned methods compared, beside the printed cells.
 
 Every method is tuned on validation data, run with several seeds and judged on test data at the
 epochs that validation data chose (:mod:`trimol.runs.tuning`). Here the numbers get their
@@ -21,7 +21,7 @@ from trimol.runs import study as results
 from trimol.runs._judging import drop
 from trimol.runs.statistics import interval
 from trimol.runs.study import Row, Study
-from trimol.runs.tuning import ALONE, PAPERS_BUDGET, Candidate, Contest, Outcome, play
+from trimol.runs.tuning import ALONE, PAPERS_BUDGET, Candidate, Outcome, TuningPlan, compare_tuned
 from trimol.tasks import load
 from trimol.tasks.task import Goals
 
@@ -35,9 +35,9 @@ def study(name: str, context: Context, regime: str, about: Sequence[str] = ()) -
         regime: How it is run: a regime of ``multitask_paper.toml``.
         about: What a reader has to know first, a paragraph each.
     """
-    planned, how = contest(name, context, regime), paper.stated()["regimes"][regime]
+    planned, how = planned_comparison(name, context, regime), paper.stated()["regimes"][regime]
     jobs = 1 if torch.cuda.is_available() else None  # a GPU is not shared between runs
-    found = play(planned, context.folder, jobs=jobs, watch=context.watch)
+    found = compare_tuned(planned, context.folder, jobs=jobs, watch=context.watch)
     goals = load(planned.task, planned.options).goals
     table = tidy(found.seeds, goals, planned.reference)
     printed = {key: cell.mean for key, cell in _cells(name, table).items()}
@@ -57,7 +57,7 @@ def study(name: str, context: Context, regime: str, about: Sequence[str] = ()) -
     )
 
 
-def contest(name: str, context: Context, regime: str) -> Contest:
+def planned_comparison(name: str, context: Context, regime: str) -> TuningPlan:
     """What is run for a table.
 
     Args:
@@ -70,7 +70,7 @@ def contest(name: str, context: Context, regime: str) -> Contest:
     grid = (how["grid"] or context.full) and not context.quick
     seeds = context.pick(said["runs"], how["quick"]["seeds"])
     tried = paper.stated()["grids"][said["grid"]]
-    return Contest(
+    return TuningPlan(
         task=said["task"],
         methods={
             method: [candidate(flat) for flat in paper.candidates(name, method, grid=grid)]
@@ -140,7 +140,7 @@ def settings(found: Outcome, goals: Goals) -> dict[tuple[str, str], dict[str, An
     """What each number was measured with, by method and metric; nothing where it is from many.
 
     Args:
-        found: What became of the contest.
+        found: What became of the comparison.
         goals: `Task.goals`.
     """
     objective = {metric: name for name, metrics in goals.items() for metric in metrics}

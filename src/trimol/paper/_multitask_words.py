@@ -9,7 +9,7 @@ import polars
 from trimol.report._numbers import count, number
 from trimol.runs.comparison import Difference
 from trimol.runs.statistics import holm, interval, p_value
-from trimol.runs.tuning import ALONE, PAPERS_BUDGET, Contest, Outcome
+from trimol.runs.tuning import ALONE, PAPERS_BUDGET, Outcome, TuningPlan
 from trimol.tasks.task import Goals
 
 DROP = "ΔA_id"
@@ -18,7 +18,7 @@ WEIGHT = "weight/"
 AT_REST = 0.01  # weights that stay so near to where they began are said not to move
 
 
-def notes(planned: Contest, table: polars.DataFrame, goals: Goals, found: Outcome) -> list[str]:
+def notes(planned: TuningPlan, table: polars.DataFrame, goals: Goals, found: Outcome) -> list[str]:
     """What to make of the numbers: differences first, then how they came about.
 
     Args:
@@ -77,7 +77,7 @@ def _worth(each: Difference, goals: Goals) -> str:
     return "better" if better else "worse"
 
 
-def _budgets(planned: Contest, table: polars.DataFrame, goals: Goals) -> list[str]:
+def _budgets(planned: TuningPlan, table: polars.DataFrame, goals: Goals) -> list[str]:
     """What the paper's larger budget made of a difference, where it was run."""
     said = []
     for method in planned.methods:
@@ -157,7 +157,7 @@ def _joint(table: polars.DataFrame) -> str:
     )
 
 
-def _measures(planned: Contest) -> str:
+def _measures(planned: TuningPlan) -> str:
     stated = " and ".join(f"{DROP} ({name})" for name in planned.baselines)
     against = f"; against what the paper's authors got from it ({stated})" if stated else ""
     return (
@@ -169,7 +169,7 @@ def _measures(planned: Contest) -> str:
     )
 
 
-def _tuned(planned: Contest, tuning: polars.DataFrame) -> list[str]:
+def _tuned(planned: TuningPlan, tuning: polars.DataFrame) -> list[str]:
     tried_of = {method: len(tried) for method, tried in planned.methods.items()}
     run = (
         f"Every run: {count(planned.epochs, 'epoch')} at {planned.batch_size} samples a step (of "

@@ -9,9 +9,9 @@ from trimol.runs.config import configure as configure
 from trimol.runs._execute import execute as execute
 from trimol.runs._storage import StoreError as StoreError
 from trimol.runs.tuning import Candidate as Candidate
-from trimol.runs.tuning import Contest as Contest
+from trimol.runs.tuning import TuningPlan as TuningPlan
 from trimol.runs.tuning import Outcome as Outcome
 from trimol.runs.tuning import drop as drop
-from trimol.runs.tuning import play as play
+from trimol.runs.tuning import compare_tuned as compare_tuned
 from trimol.runs._signals import Interrupted as Interrupted
 from trimol.runs.store import StoredRun as StoredRun

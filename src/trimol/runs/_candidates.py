@@ -41,7 +41,7 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Entrant:
+class Series:
     """A method with its candidates, or single-task learning of one objective.
 
     Attributes:
@@ -98,17 +98,17 @@ class Entrant:
     def folder(self) -> str:
         """Its label as the name of a folder.
 
-        >>> Entrant("modo (paper's budget)", "digits", "modo", {}, (), 64, 1, 1).folder
+        >>> Series("modo (paper's budget)", "digits", "modo", {}, (), 64, 1, 1).folder
         'modo-paper-s-budget'
         """
         return re.sub(r"[^\w.]+", "-", self.label).strip("-")
 
 
-Wanted = tuple[Entrant, Candidate, int]
+Wanted = tuple[Series, Candidate, int]
 
 
-class Arena:
-    """A folder in which entrants' runs are executed.
+class RunFolders:
+    """A folder in which the runs of every `Series` are executed.
 
     A candidate's folder is at one of two places: below ``tuning-only`` until it is chosen, below
     ``runs`` from then on.
@@ -127,8 +127,8 @@ class Arena:
     def execute(self, wanted: Sequence[Wanted]) -> list[StoredRun | Diverged]:
         """Execute runs, going on with those that are unfinished; in their order."""
         runs = [
-            (entrant.config(candidate, seed), self._place(entrant, candidate) / f"seed-{seed}")
-            for entrant, candidate, seed in wanted
+            (series.config(candidate, seed), self._place(series, candidate) / f"seed-{seed}")
+            for series, candidate, seed in wanted
         ]
         found = execute_all(runs, jobs=self.jobs, watch=self._look)
         for (config, folder), run in zip(runs, found, strict=True):
@@ -137,10 +137,10 @@ class Arena:
                 (folder / store.CHECKPOINT).unlink(missing_ok=True)
         return found
 
-    def choose(self, entrant: Entrant, candidate: Candidate) -> None:
-        """Make a candidate's runs the entrant's final ones, and no other's."""
-        key = entrant.key(candidate)
-        final, tuning = self.path / FINAL / entrant.folder, self.path / TUNING / entrant.folder
+    def choose(self, series: Series, candidate: Candidate) -> None:
+        """Make a candidate's runs the series's final ones, and no other's."""
+        key = series.key(candidate)
+        final, tuning = self.path / FINAL / series.folder, self.path / TUNING / series.folder
         make_folder(final)
         for other in sorted(final.iterdir()):
             if other.name != key:
@@ -149,10 +149,10 @@ class Arena:
             _move(tuning / key, final)
         make_folder(final / key)
 
-    def _place(self, entrant: Entrant, candidate: Candidate) -> Path:
-        key = entrant.key(candidate)
-        final = self.path / FINAL / entrant.folder / key
-        return final if final.exists() else self.path / TUNING / entrant.folder / key
+    def _place(self, series: Series, candidate: Candidate) -> Path:
+        key = series.key(candidate)
+        final = self.path / FINAL / series.folder / key
+        return final if final.exists() else self.path / TUNING / series.folder / key
 
     def _look(self, config: RunConfig, step: int, record: Record | None) -> None:
         self.done[config.key] = step

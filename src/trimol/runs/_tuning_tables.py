@@ -1,4 +1,4 @@
-"""What a contest's final runs come to, as tables."""
+"""What the final runs of a comparison of tuned methods come to, as tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import polars
 
-from trimol.runs._candidates import Entrant
+from trimol.runs._candidates import Series
 from trimol.runs._judging import chosen, drop, jointly
 from trimol.runs.store import StoredRun
 from trimol.tasks.task import Goals
@@ -46,28 +46,28 @@ class Judged:
     joint_epoch: int | None = None
 
 
-def judged(run: StoredRun, entrant: Entrant, baseline: Values | None = None) -> Judged:
+def judged(run: StoredRun, series: Series, baseline: Values | None = None) -> Judged:
     """A run at the epochs that validation data choose.
 
     Args:
         run: The run.
-        entrant: Whose it is.
+        series: Whose it is.
         baseline: What single-task learning reaches on validation data, by metric: the one epoch
             that is best for all is judged against it.
     """
     rows = {
         metric: row
-        for objective, metrics in entrant.goals.items()
-        for row in [chosen(run.scores, entrant.goals, objective)]
+        for objective, metrics in series.goals.items()
+        for row in [chosen(run.scores, series.goals, objective)]
         for metric in metrics
     }
-    joint = None if baseline is None else jointly(run.scores, entrant.goals, baseline)
+    joint = None if baseline is None else jointly(run.scores, series.goals, baseline)
     return Judged(
         validation={metric: row[f"validation/{metric}"] for metric, row in rows.items()},
         test={metric: row[f"test/{metric}"] for metric, row in rows.items()},
-        epochs={metric: row["step"] // entrant.epoch for metric, row in rows.items()},
+        epochs={metric: row["step"] // series.epoch for metric, row in rows.items()},
         joint={} if joint is None else {metric: joint[f"test/{metric}"] for metric in rows},
-        joint_epoch=None if joint is None else joint["step"] // entrant.epoch,
+        joint_epoch=None if joint is None else joint["step"] // series.epoch,
     )
 
 
@@ -82,7 +82,7 @@ def means(found: Iterable[Judged]) -> Judged:
 
 
 def of_seeds(
-    rivals: Sequence[Entrant],
+    compared: Sequence[Series],
     runs: Runs,
     *,
     reference: str,
@@ -92,18 +92,17 @@ def of_seeds(
     """One row per method, seed and metric, the drops ΔA included.
 
     Args:
-        rivals: The methods.
+        compared: The methods.
         runs: Their final runs, by label.
         reference: The label of the method that ΔA_st is against.
         baseline: The means of single-task learning.
         others: Other single-task results on test data, by name and metric.
     """
     found = {
-        entrant.label: {
-            run.config.seed: judged(run, entrant, baseline.validation)
-            for run in runs[entrant.label]
+        series.label: {
+            run.config.seed: judged(run, series, baseline.validation) for run in runs[series.label]
         }
-        for entrant in rivals
+        for series in compared
     }
     alone = {AGAINST_ALONE: baseline.test}
     alone |= {f"{AGAINST_ALONE} ({name})": dict(values) for name, values in others.items()}
@@ -112,44 +111,44 @@ def of_seeds(
     against[AGAINST_REFERENCE] = level.test, level.joint
     rows = [
         row
-        for entrant in rivals
-        for seed, run in found[entrant.label].items()
-        for row in _rows(entrant.label, seed, run, entrant.goals, against)
+        for series in compared
+        for seed, run in found[series.label].items()
+        for row in _rows(series.label, seed, run, series.goals, against)
     ]
     return polars.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def of_alone(entrants: Sequence[Entrant], runs: Runs) -> polars.DataFrame:
+def of_alone(all_series: Sequence[Series], runs: Runs) -> polars.DataFrame:
     """The rows of single-task learning: each objective from runs of its own."""
     rows = [
         (ALONE, run.config.seed, metric, value, value, found.epochs[metric], found.epochs[metric])
-        for entrant in entrants
-        for run in runs[entrant.label]
-        for found in [judged(run, entrant)]
+        for series in all_series
+        for run in runs[series.label]
+        for found in [judged(run, series)]
         for metric, value in found.test.items()
     ]
     return polars.DataFrame(rows, schema=_SCHEMA, orient="row").sort("seed", maintain_order=True)
 
 
 def over_training(
-    entrants: Sequence[Entrant], runs: Runs, what: Literal["metrics", "scores"]
+    all_series: Sequence[Series], runs: Runs, what: Literal["metrics", "scores"]
 ) -> polars.DataFrame:
     """The records or the scores of all runs, with ``method``, ``seed`` and ``epoch``.
 
     Args:
-        entrants: Whose runs.
+        all_series: Whose runs.
         runs: By label.
         what: Records are taken before the step from x_t, so that the first are of epoch 0.
     """
     tables: list[polars.DataFrame] = [
         getattr(run, what).select(
-            polars.lit(entrant.label).alias("method"),
+            polars.lit(series.label).alias("method"),
             polars.lit(run.config.seed, polars.Int64).alias("seed"),
-            (polars.col("step") / entrant.epoch).alias("epoch"),
+            (polars.col("step") / series.epoch).alias("epoch"),
             polars.all(),
         )
-        for entrant in entrants
-        for run in runs[entrant.label]
+        for series in all_series
+        for run in runs[series.label]
     ]
     return polars.concat(tables, how="diagonal")
 

@@ -1,8 +1,8 @@
 """Multi-task methods against each other and against single-task learning, at equal budgets.
 
-`play` runs a `Contest`: each method is tuned on validation data, run with several seeds and judged
-on test data at the epochs that validation data chose. All is done by ordinary runs in folders of
-their own, so a study that was killed goes on, and nothing is run twice:
+`compare_tuned` works off a `TuningPlan`: each method is tuned on validation data, run with several
+seeds and judged on test data at the epochs that validation data chose. All is done by ordinary runs
+in folders of their own, so a study that was killed goes on, and nothing is run twice:
 
 - ``runs/<method>/<key>/seed-<n>`` are the final runs, and nothing else, to be reported on;
   ``runs/alone-<objective>/…`` are those of single-task learning;
@@ -12,7 +12,7 @@ their own, so a study that was killed goes on, and nothing is run twice:
 
 ``<key>`` names what decides the runs beside the seed. A candidate's folder is in one of the two
 places: in ``tuning-only`` until it is chosen, then it is moved as it is, and its finished seeds are
-the first of the final ones. (Another contest in the same folder that chooses otherwise moves it
+the first of the final ones. (Another comparison in the same folder that chooses otherwise moves it
 back.)
 """
 
@@ -30,7 +30,7 @@ from trimol import methods
 from trimol._checks import whole_number
 from trimol._failures import BadValue
 from trimol.runs import _tuning_tables as tables
-from trimol.runs._candidates import Arena, Candidate, Entrant, Wanted, Watch
+from trimol.runs._candidates import Candidate, RunFolders, Series, Wanted, Watch
 from trimol.runs._judging import checked_goals, chosen, drop, jointly, standing
 from trimol.runs._lock import locked
 from trimol.runs._pool import cores
@@ -46,12 +46,12 @@ __all__ = [
     "ALONE",
     "PAPERS_BUDGET",
     "Candidate",
-    "Contest",
     "Outcome",
+    "TuningPlan",
     "chosen",
+    "compare_tuned",
     "drop",
     "jointly",
-    "play",
 ]
 
 Tried = list[list[StoredRun | Diverged]]  # by candidate, then by seed
@@ -59,7 +59,7 @@ PAPERS_BUDGET = "{} (paper's budget)"
 
 
 @dataclass(frozen=True)
-class Contest:
+class TuningPlan:
     """What is compared.
 
     Attributes:
@@ -116,14 +116,14 @@ class Contest:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a contest found.
+    """What a comparison of tuned methods found.
 
     Attributes:
         seeds: One row per method, seed and metric: ``value`` on test data at the ``epoch`` that is
             best on validation data for the metric's objective, ``joint`` at the ``joint_epoch``
             that is best for all. ``ΔA_id`` (against the mean of single-task learning), ``ΔA_st``
             (against the mean of the reference method) and ``ΔA_id (<name>)`` (against the
-            contest's baselines) are metrics too, without epochs, and so are ``ΔA_id/<objective>``
+            plan's baselines) are metrics too, without epochs, and so are ``ΔA_id/<objective>``
             and ``ΔA_st/<objective>``, one objective's share of them. Single-task learning is the
             method ``alone``.
         tuning: One row per candidate: its setting, its ``score`` on validation data (−ΔA_id, mean
@@ -148,16 +148,16 @@ class Outcome:
     runs: dict[str, list[StoredRun]]
 
 
-def play(
-    contest: Contest, folder: Path | str, *, jobs: int | None = None, watch: Watch | None = None
+def compare_tuned(
+    plan: TuningPlan, folder: Path | str, *, jobs: int | None = None, watch: Watch | None = None
 ) -> Outcome:
-    """Run a contest, or go on with it, or read what is finished.
+    """Run a comparison of tuned methods, or go on with it, or read what is finished.
 
     Single-task learning is given what the methods are: as many samples of the objective a step, as
     many steps, and the same rules for the choice of setting and epoch.
 
     Args:
-        contest: What is compared.
+        plan: What is compared.
         folder: Where the runs are kept.
         jobs: How many runs at a time; as many as there are cores by default.
         watch: Called with (done, total), in steps of all runs.
@@ -166,7 +166,7 @@ def play(
         Diverged: A final run did, or every candidate of a method.
     """
     path = Path(folder)
-    planned = _Play(contest, path, jobs or cores(), watch)  # needs the data: before any folder
+    planned = _Work(plan, path, jobs or cores(), watch)  # needs the data: before any folder
     make_folder(path)
     with locked(path):
         found = planned.outcome()
@@ -175,67 +175,67 @@ def play(
     return found
 
 
-class _Play:
-    """One contest at work."""
+class _Work:
+    """One comparison of tuned methods at work."""
 
-    def __init__(self, contest: Contest, folder: Path, jobs: int, watch: Watch | None) -> None:
-        self.contest = contest
-        self.goals = _goals(contest)
-        self.epoch = self._steps_per_epoch(contest.batch_size)
-        self.rivals = [_all_different(self._rival(method)) for method in contest.methods]
+    def __init__(self, plan: TuningPlan, folder: Path, jobs: int, watch: Watch | None) -> None:
+        self.plan = plan
+        self.goals = _goals(plan)
+        self.epoch = self._steps_per_epoch(plan.batch_size)
+        self.compared = [_all_different(self._method(method)) for method in plan.methods]
         self.alone = [self._single(objective) for objective in self.goals]
         self.longer = {
-            entrant.label: self._longer(entrant)
-            for entrant in self.rivals
-            if contest.budget == "paper" and _draws(entrant.method) > 1
+            series.label: self._longer(series)
+            for series in self.compared
+            if plan.budget == "paper" and _draws(series.method) > 1
         }
         self.settings: dict[str, Candidate] = {}
         self.tuning: list[dict[str, Any]] = []
-        self.arena = Arena(folder, jobs, self._steps(), watch)
+        self.folders = RunFolders(folder, jobs, self._steps(), watch)
 
     def outcome(self) -> Outcome:
-        contest, tried = self.contest, self._tried()
-        for entrant in self.alone:
-            self._choose(entrant, tried[entrant.label], None)
+        plan, tried = self.plan, self._tried()
+        for series in self.alone:
+            self._choose(series, tried[series.label], None)
         alone = self._final(self.alone)
         baseline = means(judged(run, e) for e in self.alone for run in alone[e.label])
-        for entrant in self.rivals:
-            self._choose(entrant, tried[entrant.label], baseline)
-        for label, entrant in self.longer.items():
-            self._settle(entrant, self.settings[label])
-        rivals = [*self.rivals, *self.longer.values()]
-        runs = self._final(rivals)
+        for series in self.compared:
+            self._choose(series, tried[series.label], baseline)
+        for label, series in self.longer.items():
+            self._settle(series, self.settings[label])
+        compared = [*self.compared, *self.longer.values()]
+        runs = self._final(compared)
         seeds = tables.of_seeds(
-            rivals, runs, reference=contest.reference, baseline=baseline, others=contest.baselines
+            compared, runs, reference=plan.reference, baseline=baseline, others=plan.baselines
         )
         return Outcome(
             seeds=polars.concat([tables.of_alone(self.alone, alone), seeds]),
             tuning=polars.DataFrame(self.tuning, infer_schema_length=None),
-            curves=tables.over_training(rivals, runs, "metrics"),
-            scores=tables.over_training([*self.alone, *rivals], alone | runs, "scores"),
+            curves=tables.over_training(compared, runs, "metrics"),
+            scores=tables.over_training([*self.alone, *compared], alone | runs, "scores"),
             settings=self.settings,
             baseline=baseline.test,
             runs=alone | runs,
         )
 
-    def _rival(self, method: str) -> Entrant:
-        contest = self.contest
-        return Entrant(
+    def _method(self, method: str) -> Series:
+        plan = self.plan
+        return Series(
             label=method,
-            task=contest.task,
+            task=plan.task,
             method=method,
             goals=self.goals,
-            candidates=tuple(contest.methods[method]),
-            batch_size=contest.batch_size,
+            candidates=tuple(plan.methods[method]),
+            batch_size=plan.batch_size,
             epoch=self.epoch,
-            epochs=contest.epochs,
-            options=contest.options,
-            measure_epochs=contest.measure_epochs,
+            epochs=plan.epochs,
+            options=plan.options,
+            measure_epochs=plan.measure_epochs,
         )
 
-    def _single(self, objective: str) -> Entrant:
+    def _single(self, objective: str) -> Series:
         """Single-task learning, at the samples and steps that the methods have."""
-        like = self._rival(self.contest.reference)
+        like = self._method(self.plan.reference)
         tried = {like.key(c): c for c in (replace(c, hyperparameters={}) for c in like.candidates)}
         return replace(
             like,
@@ -245,83 +245,83 @@ class _Play:
             options={**like.options, "only": objective},
         )
 
-    def _longer(self, entrant: Entrant) -> Entrant:
-        """A method at the paper's budget: see `Contest.budget`."""
-        share = self.contest.batch_size // _draws(entrant.method)
-        label = PAPERS_BUDGET.format(entrant.label)
-        return replace(entrant, label=label, epoch=self._steps_per_epoch(share))
+    def _longer(self, series: Series) -> Series:
+        """A method at the paper's budget: see `TuningPlan.budget`."""
+        share = self.plan.batch_size // _draws(series.method)
+        label = PAPERS_BUDGET.format(series.label)
+        return replace(series, label=label, epoch=self._steps_per_epoch(share))
 
     def _steps_per_epoch(self, batch_size: int) -> int:
-        return steps_per_epoch(self.contest.task, batch_size, self.contest.options)
+        return steps_per_epoch(self.plan.task, batch_size, self.plan.options)
 
     def _steps(self) -> int:
         """The steps of all runs."""
-        first, all_ = self.contest.tuning_seeds, self.contest.seeds
-        tuned = [*self.alone, *self.rivals]
+        first, all_ = self.plan.tuning_seeds, self.plan.seeds
+        tuned = [*self.alone, *self.compared]
         return sum(e.steps * (len(e.candidates) * first + all_ - first) for e in tuned) + sum(
             e.steps * all_ for e in self.longer.values()
         )
 
     def _tried(self) -> dict[str, Tried]:
         """Every candidate with the first seeds."""
-        first = range(self.contest.tuning_seeds)
-        entrants = [*self.alone, *self.rivals]
-        wanted: list[Wanted] = [(e, c, s) for e in entrants for c in e.candidates for s in first]
-        found = iter(self.arena.execute(wanted))
-        return {e.label: [[next(found) for _ in first] for _ in e.candidates] for e in entrants}
+        first = range(self.plan.tuning_seeds)
+        all_series = [*self.alone, *self.compared]
+        wanted: list[Wanted] = [(e, c, s) for e in all_series for c in e.candidates for s in first]
+        found = iter(self.folders.execute(wanted))
+        return {e.label: [[next(found) for _ in first] for _ in e.candidates] for e in all_series}
 
-    def _choose(self, entrant: Entrant, tried: Tried, baseline: Judged | None) -> None:
+    def _choose(self, series: Series, tried: Tried, baseline: Judged | None) -> None:
         """The candidate that is best on validation data; the first of equals."""
-        notes = [_failure(runs, entrant) for runs in tried]
+        notes = [_failure(runs, series) for runs in tried]
         if all(notes):
-            raise Diverged(f"no candidate of {entrant.label} came to an end: {notes[0]}")
+            raise Diverged(f"no candidate of {series.label} came to an end: {notes[0]}")
         usable = [
-            [judged(run, entrant) for run in runs if isinstance(run, StoredRun)]
+            [judged(run, series) for run in runs if isinstance(run, StoredRun)]
             for runs, note in zip(tried, notes, strict=True)
             if not note
         ]
-        left = iter(_scores(entrant, usable, baseline))
+        left = iter(_scores(series, usable, baseline))
         each = [-math.inf if note else next(left) for note in notes]
         scores = [-math.inf if math.isnan(score) else score for score in each]  # baselines of 0
         best = max(scores)
         self.tuning += [
             {
-                "method": entrant.label,
+                "method": series.label,
                 "candidate": number,
                 "lr": candidate.lr,
                 "hyperparameters": json.dumps(dict(candidate.hyperparameters)),
                 "task_options": json.dumps(dict(candidate.task_options)),
-                "seeds": self.contest.tuning_seeds,
+                "seeds": self.plan.tuning_seeds,
                 "score": score,
                 "chosen": number == scores.index(best),
                 "tied": scores.count(best) if score == best else 0,
-                "edge": ", ".join(_edges(candidate, entrant.candidates)),
+                "edge": ", ".join(_edges(candidate, series.candidates)),
                 "note": note,
             }
             for number, (candidate, score, note) in enumerate(
-                zip(entrant.candidates, scores, notes, strict=True)
+                zip(series.candidates, scores, notes, strict=True)
             )
         ]
-        self._settle(entrant, entrant.candidates[scores.index(best)])
+        self._settle(series, series.candidates[scores.index(best)])
 
-    def _settle(self, entrant: Entrant, candidate: Candidate) -> None:
-        self.settings[entrant.label] = candidate
-        self.arena.choose(entrant, candidate)
+    def _settle(self, series: Series, candidate: Candidate) -> None:
+        self.settings[series.label] = candidate
+        self.folders.choose(series, candidate)
 
-    def _final(self, entrants: Sequence[Entrant]) -> dict[str, list[StoredRun]]:
+    def _final(self, all_series: Sequence[Series]) -> dict[str, list[StoredRun]]:
         """The runs of what was chosen, with all seeds."""
-        seeds = range(self.contest.seeds)
-        wanted = [(e, self.settings[e.label], seed) for e in entrants for seed in seeds]
-        runs: dict[str, list[StoredRun]] = {e.label: [] for e in entrants}
-        for (entrant, _, seed), run in zip(wanted, self.arena.execute(wanted), strict=True):
+        seeds = range(self.plan.seeds)
+        wanted = [(e, self.settings[e.label], seed) for e in all_series for seed in seeds]
+        runs: dict[str, list[StoredRun]] = {e.label: [] for e in all_series}
+        for (series, _, seed), run in zip(wanted, self.folders.execute(wanted), strict=True):
             if isinstance(run, Diverged):
-                raise Diverged(f"{entrant.label} diverged with seed {seed}: {run}")
-            runs[entrant.label].append(run)
+                raise Diverged(f"{series.label} diverged with seed {seed}: {run}")
+            runs[series.label].append(run)
         return runs
 
 
 def _scores(
-    entrant: Entrant, tried: Sequence[Sequence[Judged]], baseline: Judged | None
+    series: Series, tried: Sequence[Sequence[Judged]], baseline: Judged | None
 ) -> list[float]:
     """How good candidates are on validation data: larger is better.
 
@@ -329,20 +329,20 @@ def _scores(
     """
     if baseline is not None:
         return [
-            -fmean(drop(run.validation, baseline.validation, entrant.goals) for run in runs)
+            -fmean(drop(run.validation, baseline.validation, series.goals) for run in runs)
             for runs in tried
         ]
-    (metrics,) = entrant.goals.values()
+    (metrics,) = series.goals.values()
     each = [means(runs).validation for runs in tried]
     return standing({metric: [values[metric] for values in each] for metric in metrics}, metrics)
 
 
-def _failure(runs: Sequence[StoredRun | Diverged], entrant: Entrant) -> str:
+def _failure(runs: Sequence[StoredRun | Diverged], series: Series) -> str:
     """Why a candidate is out of question; empty if it is not."""
     for run in runs:
         if isinstance(run, Diverged):
             return str(run)
-        for metric in (name for metrics in entrant.goals.values() for name in metrics):
+        for metric in (name for metrics in series.goals.values() for name in metrics):
             if f"validation/{metric}" not in run.scores.columns:
                 has = [c.partition("/")[2] for c in run.scores.columns if c.startswith("test/")]
                 raise BadValue(
@@ -375,9 +375,9 @@ def _draws(method: str) -> int:
     return methods.get(method).draws
 
 
-def _goals(contest: Contest) -> Goals:
-    """The task's goals, once what the contest needs of it is known to be there."""
-    task = load(contest.task, contest.options)
+def _goals(plan: TuningPlan) -> Goals:
+    """The task's goals, once what the plan needs of it is known to be there."""
+    task = load(plan.task, plan.options)
     goals = checked_goals(task.goals)
     if set(goals) != set(task.objectives):
         raise BadValue(
@@ -386,7 +386,7 @@ def _goals(contest: Contest) -> Goals:
         )
     if task.data().validation is None:
         raise BadValue(f"{task.name} must have validation data to choose epochs by, found none")
-    for name, baseline in contest.baselines.items():
+    for name, baseline in plan.baselines.items():
         try:
             drop(baseline, baseline, goals)
         except ValueError as error:
@@ -394,16 +394,16 @@ def _goals(contest: Contest) -> Goals:
     return goals
 
 
-def _all_different(entrant: Entrant) -> Entrant:
-    """The entrant, if no two candidates are the same runs: they would share a folder."""
-    keys = [entrant.key(candidate) for candidate in entrant.candidates]
+def _all_different(series: Series) -> Series:
+    """The series, if no two candidates are the same runs: they would share a folder."""
+    keys = [series.key(candidate) for candidate in series.candidates]
     for number, key in enumerate(keys):
         if key in keys[:number]:
             raise BadValue(
-                f"candidates of {entrant.label} must be different, found {keys.index(key)} and "
-                f"{number} alike: {entrant.candidates[number]}"
+                f"candidates of {series.label} must be different, found {keys.index(key)} and "
+                f"{number} alike: {series.candidates[number]}"
             )
-    return entrant
+    return series
 
 
 def _check_method(method: str, candidates: Sequence[Candidate]) -> None:

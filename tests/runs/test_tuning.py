@@ -1,4 +1,4 @@
-"""Contests: tuned on validation data, judged on test data, at equal budgets, nothing run twice."""
+"""Tuned methods: tuned on validation data, judged on test data, nothing run twice."""
 
 import math
 import multiprocessing
@@ -20,8 +20,8 @@ import trimol
 from trimol import methods
 from trimol.runs import _pool as pool
 from trimol.runs import configure, store
-from trimol.runs._candidates import Entrant
-from trimol.runs.tuning import Candidate, Contest, Outcome, _failure, play
+from trimol.runs._candidates import Series
+from trimol.runs.tuning import Candidate, Outcome, TuningPlan, _failure, compare_tuned
 from trimol.training import Diverged, RunError
 
 TASK = """
@@ -74,19 +74,19 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"{file}:Lines"
 
 
-def contest(task: str, **changes: Any) -> Contest:
+def plan(task: str, **changes: Any) -> TuningPlan:
     tried = [Candidate(lr) for lr in RATES]
     mine = [Candidate(0.1, {"gamma": gamma}, {"width": 3}) for gamma in (0.0, 0.1)]
     given = {"epochs": 3, "batch_size": 8, "seeds": 2, "measure_epochs": 2, **changes}
-    return Contest(task, {"static": tried, "modo": mine}, **given)
+    return TuningPlan(task, {"static": tried, "modo": mine}, **given)
 
 
 @pytest.fixture(scope="module")
-def played(task: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
-    folder = tmp_path_factory.mktemp("played")
+def compared(task: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
+    folder = tmp_path_factory.mktemp("compared")
     baselines = {"paper": {"up error": 0.5, "down error": 0.25}}
-    asked = contest(task, budget="paper", baselines=baselines)
-    return play(asked, folder, jobs=1), folder
+    asked = plan(task, budget="paper", baselines=baselines)
+    return compare_tuned(asked, folder, jobs=1), folder
 
 
 def row(found: Outcome, method: str, seed: int, metric: str) -> dict[str, Any]:
@@ -98,9 +98,9 @@ def row(found: Outcome, method: str, seed: int, metric: str) -> dict[str, Any]:
     )
 
 
-def test_every_number_from_the_runs_by_hand(played: tuple[Outcome, Path]) -> None:
+def test_every_number_from_the_runs_by_hand(compared: tuple[Outcome, Path]) -> None:
     """All of ΔA again, from the files alone: an independent and plain computation."""
-    found, folder = played
+    found, folder = compared
     final: dict[str, list[polars.DataFrame]] = {}
     for run in store.find(folder / "runs"):
         final.setdefault(run.path.parent.parent.name, []).append(run.scores)
@@ -139,17 +139,17 @@ def test_every_number_from_the_runs_by_hand(played: tuple[Outcome, Path]) -> Non
             assert row(found, label, seed, "ΔA_id")["joint"] == pytest.approx(both)
 
 
-def test_drops_against_themselves_are_zero_on_average(played: tuple[Outcome, Path]) -> None:
-    found = played[0].seeds.filter(method="static", metric="ΔA_st")
+def test_drops_against_themselves_are_zero_on_average(compared: tuple[Outcome, Path]) -> None:
+    found = compared[0].seeds.filter(method="static", metric="ΔA_st")
     assert found["value"].mean() == pytest.approx(0, abs=1e-12)
     assert found["joint"].mean() == pytest.approx(0, abs=1e-12)
-    alone = played[0].seeds.filter(method="alone")
+    alone = compared[0].seeds.filter(method="alone")
     assert alone["value"].equals(alone["joint"])
     assert set(alone["metric"]) == {"up error", "down error"}
 
 
-def test_budgets(played: tuple[Outcome, Path]) -> None:
-    found, _ = played
+def test_budgets(compared: tuple[Outcome, Path]) -> None:
+    found, _ = compared
     configs = {label: runs[0].config for label, runs in found.runs.items()}
     longer = configs.pop("modo (paper's budget)")
     assert {c.steps for c in configs.values()} == {9}  # 3 epochs of ⌈24 / 8⌉
@@ -166,8 +166,8 @@ def test_budgets(played: tuple[Outcome, Path]) -> None:
         assert len(runs[0].scores) == 3
 
 
-def test_single_task_learning(played: tuple[Outcome, Path]) -> None:
-    found, _ = played
+def test_single_task_learning(compared: tuple[Outcome, Path]) -> None:
+    found, _ = compared
     for objective in ("up", "down"):
         (run, _) = found.runs[f"alone-{objective}"]
         assert run.objectives == (objective,)
@@ -176,8 +176,8 @@ def test_single_task_learning(played: tuple[Outcome, Path]) -> None:
     assert found.tuning.filter(method="alone-up").height == len(RATES)
 
 
-def test_tuning_is_told(played: tuple[Outcome, Path]) -> None:
-    found, folder = played
+def test_tuning_is_told(compared: tuple[Outcome, Path]) -> None:
+    found, folder = compared
     for label in ("static", "modo", "alone-up", "alone-down"):
         table = found.tuning.filter(method=label)
         assert table["chosen"].sum() == 1
@@ -193,8 +193,8 @@ def test_tuning_is_told(played: tuple[Outcome, Path]) -> None:
     assert found.tuning.filter(method="modo")["edge"].to_list() == ["gamma", "gamma"]
 
 
-def test_a_search_for_runs_finds_the_final_ones(played: tuple[Outcome, Path]) -> None:
-    found, folder = played
+def test_a_search_for_runs_finds_the_final_ones(compared: tuple[Outcome, Path]) -> None:
+    found, folder = compared
     paths = {run.path for runs in found.runs.values() for run in runs}
     assert {run.path for run in store.find(folder)} == paths
     assert {run.path for run in store.find(folder / "runs")} == paths
@@ -203,8 +203,8 @@ def test_a_search_for_runs_finds_the_final_ones(played: tuple[Outcome, Path]) ->
     assert not left & paths
 
 
-def test_the_score_of_a_candidate(played: tuple[Outcome, Path]) -> None:
-    found, folder = played
+def test_the_score_of_a_candidate(compared: tuple[Outcome, Path]) -> None:
+    found, folder = compared
     alone = {
         m: fmean(run.scores[f"validation/{m} error"].min() for run in found.runs[f"alone-{m}"])
         for m in ("up", "down")
@@ -215,14 +215,14 @@ def test_the_score_of_a_candidate(played: tuple[Outcome, Path]) -> None:
         assert table["score"].item() == pytest.approx(-lost)
 
 
-def test_the_tables_are_left_in_the_folder(played: tuple[Outcome, Path]) -> None:
-    found, folder = played
+def test_the_tables_are_left_in_the_folder(compared: tuple[Outcome, Path]) -> None:
+    found, folder = compared
     assert_frame_equal(polars.read_parquet(folder / "seeds.parquet"), found.seeds)
     assert_frame_equal(polars.read_parquet(folder / "tuning.parquet"), found.tuning)
 
 
-def test_tables_over_training(played: tuple[Outcome, Path]) -> None:
-    found, _ = played
+def test_tables_over_training(compared: tuple[Outcome, Path]) -> None:
+    found, _ = compared
     assert set(found.curves["method"]) == {"static", "modo", "modo (paper's budget)"}
     assert {"weight/up", "R_opt", "R_pop", "R_gen", "E_ca", "seed", "step"} <= set(
         found.curves.columns
@@ -236,9 +236,9 @@ def test_tables_over_training(played: tuple[Outcome, Path]) -> None:
 
 
 def test_nothing_is_run_twice(
-    played: tuple[Outcome, Path], task: str, monkeypatch: pytest.MonkeyPatch
+    compared: tuple[Outcome, Path], task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, folder = played
+    found, folder = compared
     ran: list[Path] = []
     real = pool.execute
 
@@ -249,10 +249,10 @@ def test_nothing_is_run_twice(
 
     monkeypatch.setattr(pool, "execute", counted)
     told: list[tuple[int, int]] = []
-    again = play(contest(task), folder, jobs=1, watch=lambda *now: told.append(now))
+    again = compare_tuned(plan(task), folder, jobs=1, watch=lambda *now: told.append(now))
     assert ran == []
     assert told[-1] == (told[-1][1],) * 2
-    play(contest(task, seeds=3), folder, jobs=1)
+    compare_tuned(plan(task, seeds=3), folder, jobs=1)
     assert {path.parent.parent.as_posix() for path in ran} == {
         f"runs/{label}" for label in ("static", "modo", "alone-up", "alone-down")
     }
@@ -261,22 +261,22 @@ def test_nothing_is_run_twice(
 
 
 def test_another_choice_moves_the_folders(task: str, tmp_path: Path) -> None:
-    first = contest(task, seeds=1)
-    play(first, tmp_path, jobs=1)
+    first = plan(task, seeds=1)
+    compare_tuned(first, tmp_path, jobs=1)
     (before,) = os.listdir(tmp_path / "runs" / "static")
     left = [c for c in first.methods["static"] if c.lr == RATES[0]]
-    play(replace(first, methods={**first.methods, "static": left}), tmp_path, jobs=1)
+    compare_tuned(replace(first, methods={**first.methods, "static": left}), tmp_path, jobs=1)
     (after,) = os.listdir(tmp_path / "runs" / "static")
     assert after != before
     assert before in os.listdir(tmp_path / store.ASIDE / "static")
-    play(first, tmp_path, jobs=1)
+    compare_tuned(first, tmp_path, jobs=1)
     assert os.listdir(tmp_path / "runs" / "static") == [before]
 
 
 def test_a_candidate_that_diverges_is_out(task: str, tmp_path: Path) -> None:
     tried = [Candidate(1e12), Candidate(0.1)]
-    found = play(
-        Contest(task, {"static": tried}, epochs=4, batch_size=8, seeds=1), tmp_path, jobs=1
+    found = compare_tuned(
+        TuningPlan(task, {"static": tried}, epochs=4, batch_size=8, seeds=1), tmp_path, jobs=1
     )
     table = found.tuning.filter(method="static")
     assert table["score"][0] == -math.inf
@@ -285,23 +285,23 @@ def test_a_candidate_that_diverges_is_out(task: str, tmp_path: Path) -> None:
     assert table["note"][1] == ""
 
 
-def test_a_candidate_without_numbers_is_out(played: tuple[Outcome, Path], task: str) -> None:
-    run = played[0].runs["alone-up"][0]
+def test_a_candidate_without_numbers_is_out(compared: tuple[Outcome, Path], task: str) -> None:
+    run = compared[0].runs["alone-up"][0]
     name = "validation/up error"
     at_end = polars.col("step") == polars.col("step").max()
     broken = run.scores.with_columns(
         polars.when(at_end).then(math.nan).otherwise(polars.col(name)).alias(name)
     )
-    one = Entrant("alone-up", task, "static", {"up": {"up error": "lower"}}, (), 8, 3, 3)
+    one = Series("alone-up", task, "static", {"up": {"up error": "lower"}}, (), 8, 3, 3)
     assert _failure([run], one) == ""
     said = _failure([run, replace(run, scores=broken)], one)
     assert said == "up error on validation data became NaN or infinite"
 
 
 def test_no_candidate_is_left(task: str, tmp_path: Path) -> None:
-    asked = Contest(task, {"static": [Candidate(1e12)]}, epochs=4, batch_size=8, seeds=1)
+    asked = TuningPlan(task, {"static": [Candidate(1e12)]}, epochs=4, batch_size=8, seeds=1)
     with pytest.raises(Diverged, match=r"no candidate of alone-up came to an end: the loss 'up'"):
-        play(asked, tmp_path, jobs=1)
+        compare_tuned(asked, tmp_path, jobs=1)
 
 
 def test_a_final_run_that_diverges(
@@ -316,12 +316,14 @@ def test_a_final_run_that_diverges(
 
     monkeypatch.setattr(pool, "execute", failing)
     with pytest.raises(Diverged, match=r"modo diverged with seed 1: the loss 'up' is nan at step"):
-        play(contest(task), tmp_path, jobs=1)
+        compare_tuned(plan(task), tmp_path, jobs=1)
 
 
 def test_ties_go_to_the_first(task: str, tmp_path: Path) -> None:
     same = [Candidate(0.1), Candidate(0.1, {"weights": [0.5, 0.5]})]
-    found = play(Contest(task, {"static": same}, epochs=1, batch_size=8, seeds=1), tmp_path, jobs=1)
+    found = compare_tuned(
+        TuningPlan(task, {"static": same}, epochs=1, batch_size=8, seeds=1), tmp_path, jobs=1
+    )
     table = found.tuning.filter(method="static")
     assert table["score"][0] == table["score"][1]
     assert table["chosen"].to_list() == [True, False]
@@ -334,13 +336,13 @@ import sys, torch
 from pathlib import Path
 torch.set_num_threads(1)
 sys.path.insert(0, {tests!r})
-from test_contests import contest
-from trimol.runs.tuning import play
-play(contest({task!r}), Path({folder!r}), jobs=1)
+from test_tuning import plan
+from trimol.runs.tuning import compare_tuned
+compare_tuned(plan({task!r}), Path({folder!r}), jobs=1)
 """
 
 
-def test_killed_and_gone_on_with(played: tuple[Outcome, Path], task: str, tmp_path: Path) -> None:
+def test_killed_and_gone_on_with(compared: tuple[Outcome, Path], task: str, tmp_path: Path) -> None:
     code = CODE.format(tests=str(Path(__file__).parent), task=task, folder=str(tmp_path))
     source = str(Path(trimol.__file__).parents[1])
     env = {**os.environ, "PYTHONPATH": source, "LINES_SLEEP": "0.002"}
@@ -354,16 +356,16 @@ def test_killed_and_gone_on_with(played: tuple[Outcome, Path], task: str, tmp_pa
         child.wait()
     done = {file: file.stat().st_mtime_ns for file in tmp_path.rglob(store.SUMMARY)}
     assert len(done) >= 3
-    found = play(contest(task), tmp_path, jobs=1)
+    found = compare_tuned(plan(task), tmp_path, jobs=1)
     # What was finished is still there as it was, perhaps at its final place.
     now = {file.stat().st_mtime_ns for file in tmp_path.rglob(store.SUMMARY)}
     assert set(done.values()) <= now
     for name in ("seeds", "scores", "curves"):
-        whole = getattr(played[0], name).filter(~polars.col("method").str.contains("paper"))
+        whole = getattr(compared[0], name).filter(~polars.col("method").str.contains("paper"))
         if name == "seeds":
             whole = whole.filter(~polars.col("metric").str.contains("paper"))
         assert_frame_equal(getattr(found, name), whole)
-    assert_frame_equal(found.tuning, played[0].tuning)
+    assert_frame_equal(found.tuning, compared[0].tuning)
 
 
 @pytest.mark.parametrize(
@@ -378,31 +380,31 @@ def test_killed_and_gone_on_with(played: tuple[Outcome, Path], task: str, tmp_pa
 )
 def test_what_does_not_fit(task: str, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        contest(task, **changes)
+        plan(task, **changes)
 
 
 def test_methods_that_do_not_fit(task: str, tmp_path: Path) -> None:
     growing = next(name for name in methods.names() if methods.get(name).growth)
     one = [Candidate(0.1)]
     with pytest.raises(ValueError, match="whose batches grow"):
-        Contest(task, {"static": one, growing: one}, epochs=1, batch_size=8)
-    twice = Contest(task, {"static": [*one, Candidate(0.2), *one]}, epochs=1, batch_size=8)
+        TuningPlan(task, {"static": one, growing: one}, epochs=1, batch_size=8)
+    twice = TuningPlan(task, {"static": [*one, Candidate(0.2), *one]}, epochs=1, batch_size=8)
     with pytest.raises(ValueError, match="candidates of static must be different, found 0 and 2"):
-        play(twice, tmp_path)
+        compare_tuned(twice, tmp_path)
     with pytest.raises(ValueError, match="must have a candidate, found none"):
-        Contest(task, {"static": []}, epochs=1, batch_size=8)
+        TuningPlan(task, {"static": []}, epochs=1, batch_size=8)
 
 
 def test_tasks_that_do_not_fit(task: str, tmp_path: Path) -> None:
     one = {"static": [Candidate(0.1)]}
     with pytest.raises(ValueError, match="goals must name a metric for every objective"):
-        play(Contest("digits", one, epochs=1, batch_size=8), tmp_path)
+        compare_tuned(TuningPlan("digits", one, epochs=1, batch_size=8), tmp_path)
     file = tmp_path / "lines.py"
     file.write_text(TASK.replace(", validation=part()", ""))
     with pytest.raises(ValueError, match="lines must have validation data"):
-        play(Contest(f"{file}:Lines", one, epochs=1, batch_size=8), tmp_path)
+        compare_tuned(TuningPlan(f"{file}:Lines", one, epochs=1, batch_size=8), tmp_path)
     with pytest.raises(ValueError, match=r"baselines\['paper'\]: values must have down error"):
-        play(contest(task, baselines={"paper": {"up error": 1.0}}), tmp_path)
+        compare_tuned(plan(task, baselines={"paper": {"up error": 1.0}}), tmp_path)
 
 
 def test_processes_are_not_started_by_processes(
