@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from trimol.paper._data.archives import unpack
-from trimol.paper._data.places import BadData
+from trimol.paper._data.datasets import BadData
+from trimol.paper._data.fetch import unpack
 
 RULES = [(r"top/(one|two)/(.+\.jpg)", r"\1/\2"), (r"top/the third/(.+\.jpg)", r"three/\1")]
 CONTENT = {
@@ -166,7 +166,7 @@ def test_damaged_in_the_middle(make, name: str, tmp_path: Path) -> None:
 KILLED = """
 import os, signal, shutil, sys
 from pathlib import Path
-from trimol.paper._data import archives
+from trimol.paper._data import fetch
 
 def dying(call, after):
     done = 0
@@ -183,7 +183,7 @@ if where == "writing":
     shutil.copyfileobj = dying(shutil.copyfileobj, after)
 else:
     Path.rename = dying(Path.rename, after)
-archives.unpack(Path(sys.argv[1]), Path(sys.argv[2]), {rules})
+fetch.unpack(Path(sys.argv[1]), Path(sys.argv[2]), {rules})
 """
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from trimol.paper._data.arrays import once
-from trimol.paper._data.places import BadData
+from trimol.paper._data.datasets import BadData
 
 
 def ask(path: Path, log: Path) -> None:

@@ -13,10 +13,9 @@ from trimol.paper import _backbones as backbones
 from trimol.paper._backbones import mobilenet
 from trimol.paper._backbones.backbone import MEAN, STD
 from trimol.paper._backbones.resnet import RESNET18, RESNET50
-from trimol.paper._data import features
-from trimol.paper._data import places as files
-from trimol.paper._data.images import Images
-from trimol.paper._data.places import BadData, MissingData
+from trimol.paper._data import arrays, datasets
+from trimol.paper._data.arrays import Images
+from trimol.paper._data.datasets import BadData, MissingData
 
 transformers = pytest.importorskip("transformers")
 
@@ -150,7 +149,7 @@ def test_the_file_is_loaded_and_names_its_features(
 
 
 def test_missing_weights_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "places", lambda: iter([tmp_path]))
+    monkeypatch.setattr(datasets, "places", lambda: iter([tmp_path]))
     with pytest.raises(MissingData, match=r"weights/mobilenet_v2-b0353104\.pth is not in"):
         backbones.load("mobilenet_v2")
     with pytest.raises(MissingData, match=r"weights/mobilenet_v2-b0353104\.pth is not in"):
@@ -240,7 +239,7 @@ def test_unknown_backbone() -> None:
 def real(dataset: str, file: str) -> Path:
     """A real file, where it is."""
     try:
-        return files.locate(dataset, file)
+        return datasets.locate(dataset, file)
     except MissingData as missing:
         pytest.skip(str(missing))
 
@@ -285,6 +284,6 @@ def test_a_linear_probe_tells_office_objects_apart(
     for split in ("train", "test"):
         names, labels[split] = lines(root, f"{domain}_{split}.txt")
         rows[split] = np.empty((len(names), network.width), np.float32)
-        features.compute(Images(root, names, size=224).pixels(), network, rows[split])
+        arrays.compute_features(Images(root, names, size=224).pixels(), network, rows[split])
     probe = linear_model.LogisticRegression(max_iter=2000).fit(rows["train"], labels["train"])
     assert probe.score(rows["test"], labels["test"]) == pytest.approx(expected, abs=0.02)

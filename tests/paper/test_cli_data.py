@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from trimol.cli import main
-from trimol.paper._data import sources
-from trimol.paper._data.sources import File, Source
+from trimol.paper._data import datasets
+from trimol.paper._data.datasets import File, Source
 
 CONTENT = b"one small file"
 
@@ -40,7 +40,7 @@ def home(tmp_path: Path, mirror: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = File("a.gz", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
     about = {"licence": "free", "home": "https://example.org"}
     known = {"things": Source("things", "Some things", (mirror,), (file,), **about)}
-    monkeypatch.setattr(sources, "sources", lambda: known)
+    monkeypatch.setattr(datasets, "sources", lambda: known)
     monkeypatch.setenv("TRIMOL_DATA", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "home" / "things"
@@ -83,9 +83,9 @@ def test_get_into_another_folder_for_machines(
 
 def test_another_mirror(mirror: str, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     source = Source(
-        "things", "Some things", ("http://127.0.0.1:9/",), sources.source("things").files
+        "things", "Some things", ("http://127.0.0.1:9/",), datasets.source("things").files
     )
-    monkeypatch.setattr(sources, "sources", lambda: {"things": source})
+    monkeypatch.setattr(datasets, "sources", lambda: {"things": source})
     assert main(["data", "get", "things", "--mirror", mirror.removesuffix("/")]) == 0
     assert (home / "a.gz").exists()
 
@@ -128,7 +128,7 @@ def test_what_people_must_get_themselves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rooms = Source("rooms", "Rooms", (), (), contents={"train": 1}, by_hand="Ask its owner.")
-    monkeypatch.setattr(sources, "sources", lambda: {"rooms": rooms})
+    monkeypatch.setattr(datasets, "sources", lambda: {"rooms": rooms})
     assert "rooms cannot be fetched from here. Ask its owner." in failure(
         ["get", "rooms"], 1, capsys
     )

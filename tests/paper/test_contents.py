@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from trimol.paper._data import contents
-from trimol.paper._data.places import BadData, MissingData
+from trimol.paper._data import datasets
+from trimol.paper._data.datasets import BadData, MissingData
 
 
 @pytest.fixture
@@ -19,23 +19,23 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_whole(home: Path) -> None:
-    contents.check(home, {"a": 2, "b": 1})
-    assert contents.listed(home) == ["a/x/1.jpg", "a/y/2.jpg", "b/1.jpg"]
+    datasets.check_contents(home, {"a": 2, "b": 1})
+    assert datasets.listed(home) == ["a/x/1.jpg", "a/y/2.jpg", "b/1.jpg"]
 
 
 @pytest.mark.parametrize(("wanted", "found"), [(1, 2), (3, 2)])
 def test_another_number(home: Path, wanted: int, found: int) -> None:
     said = f"{home}/a is not whole: it holds {found} files instead of {wanted}"
     with pytest.raises(BadData, match=said):
-        contents.check(home, {"a": wanted})
+        datasets.check_contents(home, {"a": wanted})
 
 
 def test_no_such_folder(home: Path) -> None:
     with pytest.raises(MissingData, match=f"{home}/c is not there: it should hold 4 files"):
-        contents.check(home, {"c": 4})
+        datasets.check_contents(home, {"c": 4})
 
 
 def test_listed_but_missing(home: Path) -> None:
     (home / "b" / "1.jpg").rename(home / "b" / "2.jpg")
     with pytest.raises(MissingData, match=f"{home}/b/1.jpg is not there"):
-        contents.check(home, {"a": 2, "b": 1})
+        datasets.check_contents(home, {"a": 2, "b": 1})

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from trimol.paper._data.download import DownloadFailed, Watch, download
-from trimol.paper._data.places import BadData
-from trimol.paper._data.sources import File
+from trimol.paper._data.datasets import BadData, File
+from trimol.paper._data.fetch import DownloadFailed, Watch, download
 
 CONTENT = bytes(i * i % 251 for i in range(700_000))  # longer than two chunks
 FILE = File("thing.gz", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())

@@ -8,8 +8,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from trimol.paper._data.features import cached, digest
-from trimol.paper._data.images import Images
+from trimol.paper._data.arrays import Images, digest, features
 
 COUNT, WIDTH = 21, 5  # more than two batches, and not a multiple of one
 
@@ -41,7 +40,7 @@ def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Images:
 
 
 def get(images: Images, network: nn.Module) -> torch.Tensor:
-    return cached(images, lambda: network, weights=digest(network), width=WIDTH)
+    return features(images, lambda: network, weights=digest(network), width=WIDTH)
 
 
 def test_they_are_the_network_s_in_eval_mode(images: Images) -> None:
@@ -62,7 +61,7 @@ def test_the_second_time_neither_images_nor_network_are_loaded(
     def network() -> nn.Module:
         raise AssertionError("the network was built")
 
-    again = cached(images, network, weights=digest(Network()), width=WIDTH)
+    again = features(images, network, weights=digest(Network()), width=WIDTH)
     assert torch.equal(again, first)
 
 
@@ -78,7 +77,7 @@ def test_other_weights_or_images_are_other_features(images: Images, tmp_path: Pa
 
 def test_progress_is_told(images: Images) -> None:
     seen: list[tuple[int, int]] = []
-    cached(
+    features(
         images, Network, weights="w", width=WIDTH, watch=lambda done, of: seen.append((done, of))
     )
     assert seen[-1] == (COUNT, COUNT)
@@ -87,7 +86,7 @@ def test_progress_is_told(images: Images) -> None:
 
 def test_a_network_that_fails_leaves_nothing(images: Images, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="could not broadcast"):
-        cached(images, Network, weights="w", width=WIDTH + 1)
+        features(images, Network, weights="w", width=WIDTH + 1)
     assert not list((tmp_path / "cache" / "features").rglob("*.np*"))
 
 

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from trimol.paper._data import contents, fetch
-from trimol.paper._data.download import DownloadFailed
-from trimol.paper._data.fetch import ByHand
-from trimol.paper._data.places import BadData, MissingData
-from trimol.paper._data.sources import Archive, File, Source, sources
+from trimol.paper._data import datasets, fetch
+from trimol.paper._data.datasets import Archive, BadData, File, MissingData, Source, sources
+from trimol.paper._data.fetch import ByHand, DownloadFailed
 
 LIST = b"left/1.jpg 0\nthe_right/1.jpg 0\n"
 ASKED: list[str] = []
@@ -199,4 +197,4 @@ def test_the_real_data_sets_where_they_are() -> None:
     for source in there:
         home = fetch.find(source)
         assert home is not None
-        contents.check(home, source.contents)
+        datasets.check_contents(home, source.contents)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from trimol.paper._data import idx
-from trimol.paper._data.places import BadData
+from trimol.paper._data.datasets import BadData
 
 IMAGES = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
 

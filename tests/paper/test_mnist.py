@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from trimol.paper._data import places as files
-from trimol.paper._data import sources
-from trimol.paper._data.places import BadData, MissingData
+from trimol.paper._data import datasets
+from trimol.paper._data.datasets import BadData, MissingData
 from trimol.paper.tasks.mnist import MNIST, Fashion
 
 TRAIN, TEST = 60, 20
@@ -166,13 +165,13 @@ def test_bad_options(folder: Path) -> None:
 
 
 def test_the_real_files_where_they_are() -> None:
-    source = sources.source("mnist")
+    source = datasets.source("mnist")
     try:
-        paths = [files.locate("mnist", file.name) for file in source.files]
+        paths = [datasets.locate("mnist", file.name) for file in source.files]
     except MissingData as missing:
         pytest.skip(str(missing))
     for path, file in zip(paths, source.files, strict=True):
-        files.verify(path, file)
+        datasets.verify(path, file)
     data = MNIST().data()
     assert [len(part[0]) for part in (data.train, data.validation, data.test)] == [  # type: ignore[index]
         50_000,

@@ -11,7 +11,7 @@ from trimol.paper import _draw_multitask as multitask_draw
 from trimol.paper import _multitask as multitask
 from trimol.paper import _printed_multitask as paper
 from trimol.paper import _studies as registry
-from trimol.paper._data.places import MissingData
+from trimol.paper._data.datasets import MissingData
 from trimol.paper._studies import Context
 from trimol.paper.tasks.scenes import write
 from trimol.tasks import load

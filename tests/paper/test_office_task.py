@@ -13,9 +13,8 @@ from torch.optim import Adam
 
 from trimol import methods
 from trimol.paper import _backbones as backbones
-from trimol.paper._data import features, images
-from trimol.paper._data import places as files
-from trimol.paper._data.places import BadData, MissingData
+from trimol.paper._data import arrays, datasets
+from trimol.paper._data.datasets import BadData, MissingData
 from trimol.paper.tasks.office import Neck, Office, Office31, OfficeHome
 from trimol.tasks import Data, Settings
 from trimol.training import Run, start, train
@@ -98,8 +97,8 @@ def test_frozen_features_are_the_backbone_s(root: Path) -> None:
 
 def test_the_second_time_nothing_is_computed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Office31(**TINY).data().train[0]
-    monkeypatch.setattr(features, "compute", None)
-    monkeypatch.setattr(images, "decode", None)
+    monkeypatch.setattr(arrays, "compute_features", None)
+    monkeypatch.setattr(arrays, "decode", None)
     assert torch.equal(Office31(**TINY).data().train[0], first)
     Office31(only="dslr", weight_decay=0.1, **TINY).data()  # neither changes an image
 
@@ -300,7 +299,7 @@ def test_the_real_lists_where_they_are(kind: type[Office]) -> None:
         names = [name for listed in own for name in listed.names]
         assert len(set(names)) == len(names)  # no image in two splits
     every = [name for listed in listings.values() for name in listed.names]
-    assert len(images.resolve(task._root, every)) == len(every)
+    assert len(datasets.resolve(task._root, every)) == len(every)
 
 
 @pytest.mark.slow
@@ -309,13 +308,13 @@ def test_a_linear_probe_on_the_real_features_where_they_are_cached() -> None:
     task = Office31()
     try:
         names = [name for listed in task._listings.values() for name in listed.names]
-        key = images.Images(task._root, names, size=224)
-        path = features.path(key, backbones.identity("mobilenet_v2"))
+        key = arrays.Images(task._root, names, size=224)
+        path = arrays.features_path(key, backbones.identity("mobilenet_v2"))
     except MissingData as missing:
         pytest.skip(str(missing))
     if not path.is_file():
         pytest.skip(
-            f"the features of Office-31 are not in {files.cache()}: computing takes minutes"
+            f"the features of Office-31 are not in {datasets.cache()}: computing takes minutes"
         )
     (x, y, domain), (tx, ty, tdomain) = task.data().train, task.data().test
     for place, expected in enumerate((0.850, 0.959, 0.972)):

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from trimol.paper._data.sources import File, Source, source, sources
+from trimol.paper._data.datasets import File, Source, source, sources
 
 
 @pytest.mark.parametrize("entry", sources().values(), ids=lambda entry: entry.name)

@@ -6,7 +6,7 @@ from torch import nn
 
 from trimol import methods, tasks
 from trimol.gradients.losses import as_vector
-from trimol.paper._data.places import MissingData
+from trimol.paper._data.datasets import MissingData
 from trimol.tasks import Batch, Data, Task
 
 # The features of these take minutes: test_office.py has the same tests on a small folder.

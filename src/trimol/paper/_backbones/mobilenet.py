@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from trimol._extras import require
-from trimol.paper._data import places as files
-from trimol.paper._data.places import BadData
+from trimol.paper._data import datasets
+from trimol.paper._data.datasets import BadData
 
 FILE = "mobilenet_v2-b0353104.pth"
 WIDTH = 1280
@@ -58,7 +58,7 @@ def _network() -> nn.Module:
 
 def locate() -> Path:
     """Where the official file is."""
-    return files.locate("weights", FILE)
+    return datasets.locate("weights", FILE)
 
 
 def identity() -> str:

@@ -11,7 +11,7 @@ from trimol._failures import BadValue
 from trimol.paper._backbones import mobilenet
 from trimol.paper._backbones.backbone import Backbone
 from trimol.paper._backbones.resnet import RESNET18, RESNET50
-from trimol.paper._data.features import digest
+from trimol.paper._data.arrays import digest
 
 
 class Build(Protocol):

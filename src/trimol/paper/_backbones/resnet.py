@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from trimol._extras import require
-from trimol.paper._data.places import BadData, MissingData
+from trimol.paper._data.datasets import BadData, MissingData
 
 
 @dataclass(frozen=True)

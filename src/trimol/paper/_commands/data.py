@@ -12,9 +12,9 @@ import tyro
 
 from trimol.cli._parse import parse
 from trimol.cli._reporting import FAILED, UsageError, usage
-from trimol.paper._data import fetch, sources
-from trimol.paper._data.download import Watch
-from trimol.paper._data.sources import Source
+from trimol.paper._data import datasets, fetch
+from trimol.paper._data.datasets import Source
+from trimol.paper._data.fetch import Watch
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ def main(arguments: Sequence[str]) -> int:
             raise UsageError(f"to fetch a data set: trimol data get {' '.join(options.names)}")
         return _list(options)
     if not options.names:
-        raise UsageError(f"name what to {options.action}: {', '.join(sources.sources())}")
+        raise UsageError(f"name what to {options.action}: {', '.join(datasets.sources())}")
     with usage():
-        wanted = [sources.source(name) for name in options.names]
+        wanted = [datasets.source(name) for name in options.names]
     return _get(wanted, options) if options.action == "get" else _check(wanted, options)
 
 
 def _list(options: Options) -> int:
-    found = [_state(source) for source in sources.sources().values()]
+    found = [_state(source) for source in datasets.sources().values()]
     if options.json:
         print(json_format.dumps(found, indent=1))
         return 0

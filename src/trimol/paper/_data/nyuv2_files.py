@@ -20,9 +20,9 @@ import torch.nn.functional as F
 from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
-from trimol.paper._data import places as files
+from trimol.paper._data import datasets
 from trimol.paper._data.arrays import once
-from trimol.paper._data.places import BadData, MissingData
+from trimol.paper._data.datasets import BadData, MissingData
 
 CLASSES = 13
 VERSION = 1  # of what is done here: another number, another cache
@@ -79,7 +79,7 @@ def folder(part: str) -> Path:
     Args:
         part: ``"train"`` or ``"val"``.
     """
-    return files.locate("nyuv2", f"{part}/image/0.npy").parent.parent
+    return datasets.locate("nyuv2", f"{part}/image/0.npy").parent.parent
 
 
 def numbers(part: Path) -> list[int]:
@@ -117,7 +117,7 @@ def stacked(part: Path, order: Sequence[int], size: Size | None = None) -> tuple
     """
     stored = _load(_path(part, "image", order[0])).shape[:2]
     wanted = stored if size is None else size
-    home = files.cache() / "nyuv2" / _key(part, order, wanted)
+    home = datasets.cache() / "nyuv2" / _key(part, order, wanted)
     return tuple(_once(home, name, part, order, stored, wanted) for name in KINDS)
 
 

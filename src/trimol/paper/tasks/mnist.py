@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from trimol._checks import whole_number
 from trimol._failures import BadValue
-from trimol.paper._data import idx
-from trimol.paper._data import places as files
-from trimol.paper._data.places import BadData
+from trimol.paper._data import datasets, idx
+from trimol.paper._data.datasets import BadData
 from trimol.tasks._classifier import CLASSES, Classifier, parts
 from trimol.tasks.task import Batch, Data, Settings
 
@@ -113,7 +112,7 @@ class MNIST(Classifier):
 
     def _read(self, part: str) -> Batch:
         """The images and labels of one of the two parts in which the data is published."""
-        path = files.locate(self.name, f"{part}-images-idx3-ubyte.gz")
+        path = datasets.locate(self.name, f"{part}-images-idx3-ubyte.gz")
         pixels = idx.read(path)
         if pixels.ndim != 3 or pixels.shape[1] * pixels.shape[2] != PIXELS or not len(pixels):
             raise BadData(f"{path} must hold N images of 28 × 28 pixels, found {pixels.shape}")
@@ -122,7 +121,7 @@ class MNIST(Classifier):
         return images.div_(255).div_(0.5), labels
 
     def _labels(self, part: str, images: int) -> Tensor:
-        path = files.locate(self.name, f"{part}-labels-idx1-ubyte.gz")
+        path = datasets.locate(self.name, f"{part}-labels-idx1-ubyte.gz")
         labels = idx.read(path)
         if labels.shape != (images,):
             raise BadData(

@@ -23,10 +23,9 @@ from trimol._checks import whole_number
 from trimol._failures import BadValue
 from trimol.data import IndependentDraws
 from trimol.paper import _backbones as backbones
-from trimol.paper._data import features
-from trimol.paper._data import places as files
-from trimol.paper._data.images import Images, Watch
-from trimol.paper._data.places import BadData
+from trimol.paper._data import arrays, datasets
+from trimol.paper._data.arrays import Images, Watch
+from trimol.paper._data.datasets import BadData
 from trimol.tasks.multitask import MultiInput, MultiTask
 from trimol.tasks.task import Batch, Data, Settings
 
@@ -99,7 +98,7 @@ class Office(MultiInput):
     schedule; no augmentation. An epoch is as long as the longest domain, shorter ones begin again.
 
     The images are looked for where ``trimol data`` puts them. They are decoded once
-    (`trimol.paper._data.images`), and their features computed once (`trimol.paper._data.features`).
+    (`trimol.paper._data.arrays`), and their features computed once (`trimol.paper._data.arrays`).
 
     Step sizes are the paper's for Static, MGDA and MoDo (its hyper-parameters for Office); other
     methods, for which it states none, start from the same: it is also LibMTL's default, from which
@@ -198,7 +197,7 @@ class Office(MultiInput):
         images = Images(self._root, names, size=self.image_size)
         if self.regime == "finetune":
             return images.pixels(watch)
-        return features.cached(
+        return arrays.features(
             images,
             lambda: backbones.frozen(self.backbone, pretrained=self.pretrained),
             weights=backbones.identity(self.backbone, pretrained=self.pretrained),
@@ -208,14 +207,14 @@ class Office(MultiInput):
 
     @cached_property
     def _root(self) -> Path:
-        return files.locate(self.name, f"splits/{self.domains[0]}_{SPLITS[0]}.txt").parent.parent
+        return datasets.locate(self.name, f"splits/{self.domains[0]}_{SPLITS[0]}.txt").parent.parent
 
     @cached_property
     def _listings(self) -> dict[tuple[str, str], Listing]:
         """By split and domain, in this order: whatever is wanted is then one piece of it."""
         return {
             (split, domain): listing(
-                files.locate(self.name, f"splits/{domain}_{split}.txt"), self.classes
+                datasets.locate(self.name, f"splits/{domain}_{split}.txt"), self.classes
             )
             for split in SPLITS
             for domain in self.domains

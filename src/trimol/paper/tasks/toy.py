@@ -27,9 +27,8 @@ import scipy  # its submodules load when first used
 import torch
 from torch import Tensor, nn
 
-from trimol._extras import MissingExtra
 from trimol._failures import BadValue
-from trimol.paper._data.places import MissingData, locate
+from trimol.paper._data.datasets import MissingData, locate
 from trimol.tasks._point import Point
 from trimol.tasks.task import Batch, Data, Settings, Task
 
@@ -137,7 +136,7 @@ class Toy(Task):
         if self._which != "drawn":
             try:
                 return _read(), "the authors' 20 samples"
-            except (MissingData, MissingExtra):
+            except MissingData:
                 if self._which == "authors":
                     raise
         drawn = np.random.default_rng(self.seed).standard_normal((SAMPLES, 2))
