@@ -36,10 +36,10 @@ class Bracket:
     """An estimate, and between which numbers the truth lies.
 
     Attributes:
-        value: The estimate, with the noise's own share taken off.
-        error: Its standard error; NaN where it has none but the bracket (E_caw).
-        low: The truth is at least this, and
-        high: at most this, both together with the stated confidence.
+        value: The estimate, corrected for the part that noise adds.
+        error: Its standard error; NaN where there is none (E_caw has its bounds only).
+        low: A lower bound of the true value.
+        high: An upper bound; both hold together with the stated confidence.
     """
 
     value: float
@@ -58,7 +58,7 @@ class Numbers:
 
     Attributes:
         values: n × K, in float64.
-        sizes: How many samples each cluster holds.
+        sizes: How many samples each cluster holds: n, or n × K where each number has its own.
     """
 
     values: Tensor
@@ -66,19 +66,33 @@ class Numbers:
 
     @cached_property
     def mean(self) -> Tensor:
-        """The K means."""
-        return torch.mv(self.values.T, self.sizes) / self.sizes.sum()
+        """The K ratio estimates v̄ = Σ n_b v_b / Σ n_b."""
+        sizes = self._sizes
+        return (self.values * sizes).sum(0) / sizes.sum(0)
 
     @cached_property
     def error(self) -> Tensor:
-        """Their standard errors."""
+        """Their standard errors, √(Σ c_b² / (n(n − 1)))."""
         n = len(self.sizes)
-        residuals = (self.sizes / self.sizes.mean())[:, None] * (self.values - self.mean)
-        return (residuals.square().sum(0) / (n - 1) / n).sqrt()
+        return (self._residuals.square().sum(0) / (n - 1) / n).sqrt()
 
     def lower(self, alpha: float) -> Tensor:
-        """Bounds from below, each too large with probability ``alpha``."""
-        return self.mean - student(alpha, len(self.sizes) - 1) * self.error
+        """Bounds from below, each too large with probability ``alpha``: v̄ − t σ̂/√n."""
+        return self.mean - _student(alpha, len(self.sizes) - 1) * self.error
+
+    def combined(self, coefficients: Tensor) -> "Numbers":
+        """Σ_k a_k v_k: one number a cluster, v̄ + c_b, which has the same mean and residuals."""
+        alike = (self.mean + self._residuals) @ coefficients[:, None]
+        return Numbers(alike, torch.ones_like(alike[:, 0]))
+
+    @property
+    def _sizes(self) -> Tensor:
+        return self.sizes if self.sizes.dim() > 1 else self.sizes[:, None]
+
+    @property
+    def _residuals(self) -> Tensor:
+        """c_b = w_b (v_b − v̄), with w_b = n_b/n̄."""
+        return self._sizes / self._sizes.mean(0) * (self.values - self.mean)
 
 
 @dataclass(frozen=True)
@@ -100,18 +114,24 @@ class Norm:
 
     @cached_property
     def square_error(self) -> float:
-        r"""The standard error of `square`: √(4 μᵀΣμ/n + 2 tr Σ²/(n(n − 1)))."""
+        """The standard error of `square`: √(4 μᵀΣμ/n + 2 tr Σ²/(n(n − 1)))."""
         n = len(self.sizes)
-        noise = float(self._spectrum.square().sum())
+        noise = float(self._spectrum.square().sum())  # tr Σ̂²
+        # v̄ᵀΣ̂v̄ from the inner products ⟨c_b, v̄⟩; it is μᵀΣμ + tr Σ²/n on average.
         along = self._residual @ self.gramian @ self._share
         slope = float(along.square().sum()) / (n - 1) - noise / n
         return math.sqrt(4 * max(slope, 0.0) / n + 2 * noise / (n * (n - 1)))
 
     def upper(self, alpha: float) -> float:
-        """A bound of ‖μ‖ from above, too small with probability ``alpha`` (module docstring)."""
+        """A bound of ‖μ‖ from above, too small with probability ``alpha``.
+
+        ‖μ‖ ≤ −a + √(‖v̄‖² − ‖e_⊥‖²) of the module's docstring, α/2 for each of the two unknowns.
+        """
         n = len(self.sizes)
         largest, rest = float(self._spectrum[-1]), self._spectrum[:-1]
-        along = student(alpha / 2, n - 1) * math.sqrt(largest / n)
+        # −a ≤ t √(λ₁/n): the noise along μ is at most that along the noisiest direction.
+        along = _student(alpha / 2, n - 1) * math.sqrt(largest / n)
+        # ‖e_⊥‖² ≥ Σ_{i>1} λ_i χ²_1/n: by interlacing, whichever direction μ takes out.
         across = _lower_quantile(rest, n, alpha / 2) / n
         return along + math.sqrt(max(self._plain - across, 0.0))
 
@@ -122,6 +142,7 @@ class Norm:
 
     @property
     def _share(self) -> Tensor:
+        """n_b/Σ n_b, so that v̄ is the sum of the vectors times these."""
         return self.sizes.div(self.sizes.sum())
 
     @cached_property
@@ -132,7 +153,7 @@ class Norm:
 
     @cached_property
     def _spectrum(self) -> Tensor:
-        """The eigenvalues of Σ̂ that can differ from zero, rising."""
+        """The eigenvalues of Σ̂ that can differ from zero, rising: those of ⟨c_a, c_b⟩/(n − 1)."""
         residuals = self._residual @ self.gramian @ self._residual.T
         eigenvalues: Tensor = torch.linalg.eigvalsh((residuals + residuals.T) / 2)
         return eigenvalues.clamp_min(0) / (len(self.sizes) - 1)
@@ -147,19 +168,16 @@ def root(square: float, error: float, low: float, high: float) -> Bracket:
     return Bracket(value, math.sqrt(value**2 + error) - value, low, high)
 
 
-def student(alpha: float, freedom: int) -> float:
-    """What a Student t variable exceeds with probability ``alpha``.
-
-    >>> round(student(0.025, 15), 3)
-    2.131
-    """
+def _student(alpha: float, freedom: int) -> float:
+    """The value that a Student t variable exceeds with probability ``alpha``."""
     return float(scipy.special.stdtrit(freedom, 1 - alpha))
 
 
 def _lower_quantile(spectrum: Tensor, clusters: int, alpha: float) -> float:
-    """What Σ λ_i χ²_1 falls below with probability ``alpha``, the λ_i estimated from clusters."""
+    """The ``alpha`` quantile of Σ λ_i χ²_1, the λ_i estimated from so many clusters."""
     total, squares = float(spectrum.sum()), float(spectrum.square().sum())
     if squares == 0:
         return 0.0
+    # Welch and Satterthwaite: Σ λ_i F with the two moments of Σ λ_i χ²_1, f = (Σλ)²/Σλ².
     freedom = total**2 / squares
     return total * float(scipy.special.fdtri(freedom, freedom * (clusters - 1), alpha))

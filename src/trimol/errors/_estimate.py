@@ -1,11 +1,15 @@
-"""`estimate`: the three errors from random batches, each between two bounds."""
+"""`estimate`: the three errors from random batches, each between two bounds.
+
+Read `estimate` first, for the inequalities. Then, in its order: the batches (1), what is chosen on
+one half of them and tested on the other (2), the brackets that follow (3).
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -15,7 +19,7 @@ from trimol import simplex
 from trimol._checks import whole_number
 from trimol._failures import BadValue
 from trimol.errors._bracket import Bracket, Norm, Numbers, root
-from trimol.errors._fulldata import Size, Walk, check_present, own_rows
+from trimol.errors._fulldata import Size, Sums, Walk, check_present, own_rows
 from trimol.errors._inputs import (
     LossVector,
     check_loader,
@@ -30,8 +34,8 @@ from trimol.gradients import _reduce as reduce
 from trimol.gradients._params import checked
 from trimol.gradients._rows import gram
 
-# Four batches to find a direction, four to test it on: less has no variance to speak of.
-LEAST_BATCHES = 8
+# Four batches to choose a direction on, four to test it on: fewer tell no variance.
+_LEAST_BATCHES = 8
 # Columns of a batch's gradients that are taken to float64 at once.
 _COLUMNS = 2**16
 
@@ -46,10 +50,10 @@ class Estimate:
         gen: R_gen; None without test data.
         conflict: E_ca, for the weights given; None without.
         conflict_weight: E_caw, for the weights given and ρ > 0; None without.
-        errors: The values as `trimol.measure` would give them. What has no bracket above is as
-            found on the batches, noise included: norms are too large on average.
+        errors: The values in the shape that `trimol.measure` gives. What has no bracket above is
+            computed from the noisy batches as it is: norms are too large on average.
         loss_errors: The standard errors of ``errors.losses``.
-        confidence: With which probability a bracket covers the truth, at least.
+        confidence: The least probability with which a bracket covers the true value.
         batches: How many training batches were used.
     """
 
@@ -67,8 +71,8 @@ class Estimate:
     def brackets(self) -> dict[str, Bracket]:
         """The brackets that there are, by their names above."""
         names = ("opt", "pop", "gen", "conflict", "conflict_weight")
-        found = {name: getattr(self, name) for name in names}
-        return {name: bracket for name, bracket in found.items() if bracket is not None}
+        brackets = {name: getattr(self, name) for name in names}
+        return {name: bracket for name, bracket in brackets.items() if bracket is not None}
 
     def __str__(self) -> str:
         return " · ".join(
@@ -137,7 +141,7 @@ def estimate(
         size: How many samples a batch holds, from the batch; read off it by default. M numbers
             where every loss is the mean over its own samples, as for `trimol.measure`.
         batches: How many batches to take of each data set, at most; 8 at least.
-        confidence: With which probability a bracket is to cover the truth.
+        confidence: The least probability with which each bracket is to cover the true value.
         seed: Decides which batches.
 
     Example:
@@ -146,27 +150,168 @@ def estimate(
         >>> x = torch.tensor([3.0], requires_grad=True)
         >>> def losses(z): return torch.stack([(x - z).square().mean(), (x + 1).square().mean()])
         >>> data = (1 + torch.randn(10_000, generator=torch.Generator().manual_seed(0))).split(20)
-        >>> found = estimate(losses, [x], train=data, batches=32)
-        >>> found.opt.covers(trimol.measure(losses, [x], train=data).opt)
+        >>> errors = estimate(losses, [x], train=data, batches=32)
+        >>> errors.opt.covers(trimol.measure(losses, [x], train=data).opt)
         True
     """
     held, given = checked(params), checked_weights(weights)
     check_rho(rho)
-    count = whole_number("batches", batches, least=LEAST_BATCHES)
+    count = whole_number("batches", batches, least=_LEAST_BATCHES)
     miss = 1 - _checked_confidence(confidence)
     vector = LossVector(losses, held, None if given is None else len(given))
+    source = _Source(vector, held, size, count, seed)
     with undisturbed(held):
-        look = _Look(vector, held, size, count, seed)
-        on_train = look.at(train, "train", given, rho)
-        on_test = None if test is None else look.at(test, "test", None, 0.0)
-    found = _brackets(on_train, on_test, given, rho, miss)
+        on_train = _look(source, "train", train, given, rho)
+        on_test = None if test is None else _look(source, "test", test, None, 0.0)
+
+    opt = on_train.shortest.bracket(miss)
+    pop = None if on_test is None else on_test.shortest.bracket(miss)
+    gen = None if on_test is None else _difference(on_test.shortest, on_train.shortest, miss)
+    conflict = None if given is None else _conflict(on_train, rho, miss)
+    conflict_weight = None if given is None or rho == 0 else _conflict_weight(on_train, rho, miss)
     return Estimate(
-        **found,  # type: ignore[arg-type]
-        errors=_point(on_train, on_test, found, rho),
+        opt=opt,
+        pop=pop,
+        gen=gen,
+        conflict=conflict,
+        conflict_weight=conflict_weight,
+        errors=Errors(
+            opt=opt.value,
+            pop=_value(pop),
+            gen=_value(gen),
+            conflict=_value(conflict),
+            conflict_weight=_value(conflict_weight),
+            losses=tuple(on_train.losses.mean.tolist()),
+            test_losses=None if on_test is None else tuple(on_test.losses.mean.tolist()),
+            min_norm=tuple(simplex.min_norm(on_train.gramian, rho).tolist()),
+            gramian=on_train.gramian,
+            test_gramian=None if on_test is None else on_test.gramian,
+        ),
         loss_errors=tuple(on_train.losses.error.tolist()),
         confidence=1 - miss,
         batches=len(on_train.losses.sizes),
     )
+
+
+# 1. The batches, each with its losses and gradients.
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What `estimate` was given to draw batches with and to differentiate."""
+
+    losses: LossVector
+    params: Sequence[Tensor]
+    size: Size | None
+    batches: int
+    seed: int | Sequence[int]
+
+    def clusters(self, name: str, loader: Iterable[Any]) -> tuple[Iterator["_Cluster"], int]:
+        """Random batches of the loader, one by one, and how many there will be."""
+        check_loader(name, loader)
+        own = [self.seed] if isinstance(self.seed, int) else list(self.seed)
+        rank = dist.get_rank() if reduce.is_distributed() else 0
+        chosen, count = subsample(loader, self.batches, [*own, rank])
+        if count < _LEAST_BATCHES:
+            raise BadValue(f"{name} must have at least {_LEAST_BATCHES} batches, found {count}")
+        return self._clusters(Walk(chosen, self.params, name=name, size=self.size)), count
+
+    def _clusters(self, walk: Walk) -> Iterator["_Cluster"]:
+        for batch, samples in walk:
+            vector = self.losses(batch)
+            rows, values = own_rows(vector, self.params), vector.detach().double()
+            own = torch.as_tensor(samples).to(values)
+            mean = reduce.mean_small(own)
+            if reduce.is_distributed():  # a mean over all samples: by each process's share of them
+                share = (own / mean.where(mean > 0, 1)).expand(len(values))
+                (rows,) = reduce.mean_large([rows * share[:, None].to(rows)])
+                values = reduce.mean_small(values * share)
+            walk.check(values, rows, everywhere=True)
+            yield _Cluster(values.cpu(), rows, mean.cpu())
+
+
+class _Cluster(NamedTuple):
+    """One batch, of all processes together.
+
+    Attributes:
+        losses: M numbers.
+        rows: The M × d gradients.
+        size: How many samples: one number, or M.
+    """
+
+    losses: Tensor
+    rows: Tensor
+    size: Tensor
+
+
+class _Total:
+    """The clusters so far: their losses and sizes, and the sum of their gradients."""
+
+    def __init__(self, params: Sequence[Tensor]) -> None:
+        self.params = params
+        self.losses: list[Tensor] = []
+        self.sizes: list[Tensor] = []
+
+    def add(self, cluster: _Cluster) -> None:
+        """Add the gradients of a cluster, as often as it has samples."""
+        if not self.sizes:
+            self._sums = Sums(len(cluster.losses), self.params)
+        size = cluster.size if cluster.size.dim() else cluster.size.item()
+        self._sums.add(cluster.losses, cluster.rows, size)
+        self.losses.append(cluster.losses)
+        self.sizes.append(cluster.size)
+
+    @property
+    def jacobian(self) -> Tensor:
+        """Σ n_b ∇F_b, M × d."""
+        return self._sums.jacobian
+
+    @property
+    def samples(self) -> Tensor:
+        """Σ n_b, of each objective."""
+        return torch.stack(self.sizes).sum(0).expand(len(self.losses[0]))
+
+    @property
+    def gramian(self) -> Tensor:
+        """That of the mean gradients."""
+        return gram(self.jacobian).cpu() / torch.outer(self.samples, self.samples)
+
+
+# 2. One half of them (A) chooses combinations of the objectives, the other (B) tests these.
+
+
+@dataclass(frozen=True)
+class _Combination:
+    """A combination c of the objectives that A has chosen, and what B tells of ∇F c.
+
+    Attributes:
+        coefficients: c, M numbers.
+        length: ‖q‖, the direction q = ∇F_A c.
+        along: ⟨q, ∇f_m⟩ of B's clusters, n × M.
+        norm: ‖∇F c‖ from B's clusters.
+    """
+
+    coefficients: Tensor
+    length: float
+    along: Numbers
+    norm: Norm
+
+    def lower(self, rho: float, alpha: float) -> float:
+        """A bound of R (of R̃ with ρ) from below, too large with probability ``alpha``.
+
+        min_m ⟨u, ∇f_m⟩ ≤ R with u = q/‖q‖; for R̃ vectors have √ρ times the unit vectors appended.
+        """
+        length = math.sqrt(self.length**2 + rho * float(self.coefficients.square().sum()))
+        if length == 0:
+            return 0.0
+        bounds = self.along.lower(alpha) + rho * self.coefficients
+        return max(float(bounds.min()) / length, 0.0)
+
+    def bracket(self, alpha: float) -> Bracket:
+        """R, from min_m ⟨u, ∇f_m⟩ to ‖∇F c‖; outside with probability ``alpha``."""
+        low = self.lower(0.0, alpha / 2)
+        high = max(self.norm.upper(alpha / 2), low)
+        return root(self.norm.square, self.norm.square_error, low, high)
 
 
 @dataclass(frozen=True)
@@ -176,158 +321,46 @@ class _Findings:
     Attributes:
         losses: Of all clusters.
         gramian: Of the mean gradients of all clusters.
-        combinations: What A has chosen, a row each: the weights for R; with ρ > 0 those for R̃;
-            λ minus the last of them, if there are weights λ.
-        probes: ∇F_A times each row: ‖·‖,
-        along: its inner products with B's clusters' gradients, n × M each,
-        norms: and what tells the norm of ∇F times each row, from B's clusters.
+        combinations: Those that A has chosen, in the order of `_chosen`.
     """
 
     losses: Numbers
     gramian: Tensor
-    combinations: Tensor
-    probes: list[float]
-    along: list[Numbers]
-    norms: list[Norm]
-
-    def least(self, choice: int, rho: float, alpha: float) -> float:
-        """A bound of R (of R̃ with ρ) from below, too large with probability ``alpha``."""
-        weights = self.combinations[choice]
-        length = math.sqrt(self.probes[choice] ** 2 + rho * float(weights.square().sum()))
-        if length == 0:
-            return 0.0
-        bounds = self.along[choice].lower(alpha) + rho * weights
-        return max(float(bounds.min()) / length, 0.0)
-
-    def stationarity(self, alpha: float) -> Bracket:
-        """R, outside of its bounds with probability ``alpha``."""
-        low, norm = self.least(0, 0.0, alpha / 2), self.norms[0]
-        return root(norm.square, norm.square_error, low, max(norm.upper(alpha / 2), low))
-
-
-class _Look:
-    """Goes over random batches: half of them to choose directions, the others to test these."""
-
-    def __init__(
-        self,
-        losses: LossVector,
-        params: Sequence[Tensor],
-        size: Size | None,
-        batches: int,
-        seed: int | Sequence[int],
-    ) -> None:
-        self.losses, self.params, self.size, self.batches = losses, params, size, batches
-        own = [seed] if isinstance(seed, int) else list(seed)
-        self.seed = [*own, dist.get_rank() if reduce.is_distributed() else 0]
-
-    def at(self, loader: Iterable[Any], name: str, weights: Tensor | None, rho: float) -> _Findings:
-        """What random batches of this loader show."""
-        check_loader(name, loader)
-        chosen, count = subsample(loader, self.batches, self.seed)
-        if count < LEAST_BATCHES:
-            raise BadValue(f"{name} must have at least {LEAST_BATCHES} batches, found {count}")
-        walk = Walk(chosen, self.params, name=name, size=self.size)
-        seen = _Seen(self._clusters(walk))
-        for _ in islice(seen, count // 2):
-            pass
-        check_present(seen.samples, f"the first half of {name}'s batches")
-        choice = _chosen(seen, weights, rho)
-        test = _Test(choice, (choice / seen.samples).to(seen.jacobian) @ seen.jacobian, seen)
-        for rows in seen:
-            test.add(rows)
-        if len(seen.sizes) != count:
-            raise BadValue(f"{name} must give {count} batches, found {len(seen.sizes)}")
-        half = torch.stack(seen.sizes[count // 2 :])
-        check_present(half.sum(0), f"the second half of {name}'s batches")
-        return _Findings(
-            losses=_numbers(torch.stack(seen.losses), torch.stack(seen.sizes)),
-            gramian=_gramian(seen),
-            combinations=choice,
-            **test.findings(half),
-        )
-
-    def _clusters(self, walk: Walk) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Of each batch (of all processes together): its losses, gradients and size (or M)."""
-        for batch, samples in walk:
-            vector = self.losses(batch)
-            rows, values = own_rows(vector, self.params), vector.detach().double()
-            own = torch.as_tensor(samples).to(values)
-            mean = reduce.mean_small(own)
-            if reduce.is_distributed():
-                share = (own / mean.where(mean > 0, 1)).expand(len(values))
-                (rows,) = reduce.mean_large([rows * share[:, None].to(rows)])
-                values = reduce.mean_small(values * share)
-            walk.check(values, rows, everywhere=True)
-            yield values.cpu(), rows, mean.cpu()
-
-
-class _Seen:
-    """An iterator over the gradients of clusters that keeps their losses, sizes and the sum."""
-
-    def __init__(self, clusters: Iterator[tuple[Tensor, Tensor, Tensor]]) -> None:
-        self.clusters = clusters
-        self.losses: list[Tensor] = []
-        self.sizes: list[Tensor] = []
-
-    def __iter__(self) -> Iterator[Tensor]:
-        for losses, rows, size in self.clusters:
-            if not self.sizes:
-                self.jacobian = torch.zeros_like(rows, dtype=torch.float64)
-            _add(self.jacobian, rows, size)
-            self.losses.append(losses)
-            self.sizes.append(size)
-            yield rows
+    combinations: list[_Combination]
 
     @property
-    def samples(self) -> Tensor:
-        """How many samples so far, of each objective."""
-        return torch.stack(self.sizes).sum(0).expand(len(self.losses[0]))
+    def shortest(self) -> _Combination:
+        """λ_A for R."""
+        return self.combinations[0]
 
 
-class _Test:
-    """What the second half of the batches says of the combinations that the first has chosen."""
-
-    def __init__(self, combinations: Tensor, probes: Tensor, seen: _Seen) -> None:
-        self.combinations, self.probes, self.seen = combinations, probes, seen
-        self.along: list[Tensor] = []
-        self.vectors: list[Tensor] = []
-        self.several = seen.sizes[0].dim() > 0
-        if self.several:
-            self.usual = seen.samples / len(seen.sizes)
-            self.before = seen.jacobian.clone()
-
-    def add(self, rows: Tensor) -> None:
-        """Look at the gradients of one cluster."""
-        self.along.append(_inner(self.probes, rows))
-        share = self.seen.sizes[-1] / self.usual if self.several else 1.0
-        self.vectors.append((self.combinations * share).to(rows) @ rows)
-
-    def findings(self, sizes: Tensor) -> dict[str, Any]:
-        """The fields of `_Findings` that come from here."""
-        along = torch.stack(self.along, 1)
-        if self.several:
-            self._centre(sizes)
-        alike = torch.ones(len(sizes), dtype=torch.float64) if self.several else sizes
-        return {
-            "probes": self.probes.norm(dim=1).tolist(),
-            "along": [_numbers(values, sizes) for values in along],
-            "norms": [Norm(gramian, alike) for gramian in _gramians(self.vectors)],
-        }
-
-    def _centre(self, sizes: Tensor) -> None:
-        """Make Σ λ_m s_m g_m of each cluster, s_m its size, Σ λ_m (ḡ_m + s_m (g_m − ḡ_m)).
-
-        Their plain mean is then that of the ratios, and their residuals are the ratios'.
-        """
-        means = (self.seen.jacobian - self.before) / sizes.sum(0)[:, None].to(self.before)
-        for number, own in enumerate(sizes):
-            rest = (self.combinations * (1 - own / self.usual)).to(means) @ means
-            self.vectors[number] = self.vectors[number].double() + rest
+def _look(
+    source: _Source, name: str, loader: Iterable[Any], weights: Tensor | None, rho: float
+) -> _Findings:
+    """Go over random batches of one data set: choose on the first half, test on the second."""
+    clusters, count = source.clusters(name, loader)
+    total, half = _Total(source.params), count // 2
+    for cluster in islice(clusters, half):
+        total.add(cluster)
+    _check_number(name, total, count, half)
+    check_present(total.samples, f"the first half of {name}'s batches")
+    test = _Test(_chosen(total.gramian, weights, rho), total)
+    for cluster in clusters:
+        total.add(cluster)
+        test.add(cluster)
+    _check_number(name, total, count, count)
+    check_present(torch.stack(test.sizes).sum(0), f"the second half of {name}'s batches")
+    losses = Numbers(torch.stack(total.losses), torch.stack(total.sizes))
+    return _Findings(losses, total.gramian, test.combinations(total))
 
 
-def _chosen(seen: _Seen, weights: Tensor | None, rho: float) -> Tensor:
-    """The combinations of `_Findings`, from the clusters seen so far."""
-    gramian = _gramian(seen)
+def _check_number(name: str, total: _Total, count: int, by_now: int) -> None:
+    if len(total.sizes) != by_now:
+        raise BadValue(f"{name} must give {count} batches, found {len(total.sizes)}")
+
+
+def _chosen(gramian: Tensor, weights: Tensor | None, rho: float) -> Tensor:
+    """λ_A for R; with weights λ also λ_A for R̃ (the same without ρ), and λ − λ_A."""
     rows = [simplex.min_norm(gramian)]
     if weights is not None:
         if rho > 0:
@@ -336,30 +369,53 @@ def _chosen(seen: _Seen, weights: Tensor | None, rho: float) -> Tensor:
     return torch.stack(rows)
 
 
-def _gramian(seen: _Seen) -> Tensor:
-    return gram(seen.jacobian).cpu() / torch.outer(seen.samples, seen.samples)
+class _Test:
+    """What B says of the combinations (rows of ``chosen``) that A, the total so far, has chosen."""
 
+    def __init__(self, chosen: Tensor, total: _Total) -> None:
+        self.chosen = chosen
+        # q = ∇F_A c of each.
+        self.probes = (chosen / total.samples).to(total.jacobian) @ total.jacobian
+        self.along: list[Tensor] = []
+        self.vectors: list[Tensor] = []
+        self.sizes: list[Tensor] = []
+        self.own_sizes = total.sizes[0].dim() > 0  # of each objective
+        if self.own_sizes:
+            self.usual = total.samples / len(total.sizes)
+            self.before = total.jacobian.clone()
 
-def _add(total: Tensor, rows: Tensor, size: Tensor) -> None:
-    """Add the gradients of a cluster, as often as it has samples."""
-    if not size.dim():
-        total.add_(rows, alpha=size.item())
-        return
-    for own, row, count in zip(total, rows, size.tolist(), strict=True):
-        own.add_(row, alpha=count)
+    def add(self, cluster: _Cluster) -> None:
+        """Look at the gradients of one cluster: ⟨q, g_m⟩, and Σ c_m g_m or Σ c_m s_m g_m."""
+        self.along.append(_inner(self.probes, cluster.rows))
+        shares = cluster.size / self.usual if self.own_sizes else 1.0
+        self.vectors.append((self.chosen * shares).to(cluster.rows) @ cluster.rows)
+        self.sizes.append(cluster.size)
 
+    def combinations(self, total: _Total) -> list[_Combination]:
+        """The results; ``total`` is by now of A and B."""
+        sizes = torch.stack(self.sizes)
+        if self.own_sizes:
+            self._centre((total.jacobian - self.before) / sizes.sum(0)[:, None].to(self.before))
+        alike = torch.ones(len(sizes), dtype=torch.float64) if self.own_sizes else sizes
+        return [
+            _Combination(c, length, Numbers(along, sizes), Norm(gramian, alike))
+            for c, length, along, gramian in zip(
+                self.chosen,
+                self.probes.norm(dim=1).tolist(),
+                torch.stack(self.along, 1),
+                _gramians(self.vectors),
+                strict=True,
+            )
+        ]
 
-def _numbers(values: Tensor, sizes: Tensor) -> Numbers:
-    """Numbers of clusters with one size each, or with one for each number.
+    def _centre(self, means: Tensor) -> None:
+        """Make Σ c_m s_m g_m of each cluster, s_m its relative size, Σ c_m (ḡ_m + s_m (g_m − ḡ_m)).
 
-    With sizes n × K, w = n_b / n̄ of each number, those of clusters of one size that have the same
-    means v̄ and residuals: v̄ + w_b (v_b − v̄).
-    """
-    if sizes.dim() == 1:
-        return Numbers(values, sizes)
-    mean = (values * sizes).sum(0) / sizes.sum(0)
-    alike = mean + sizes / sizes.mean(0) * (values - mean)
-    return Numbers(alike, torch.ones(len(sizes), dtype=torch.float64))
+        Their plain mean is then that of the ratio estimates ḡ_m, and so are their residuals.
+        """
+        for number, size in enumerate(self.sizes):
+            rest = (self.chosen * (1 - size / self.usual)).to(means) @ means
+            self.vectors[number] = self.vectors[number].double() + rest
 
 
 def _inner(first: Tensor, second: Tensor) -> Tensor:
@@ -375,23 +431,12 @@ def _gramians(vectors: Sequence[Tensor]) -> Tensor:
     return torch.stack([block @ block.mT for block in blocks]).sum(0).cpu()
 
 
-def _brackets(
-    train: _Findings, test: _Findings | None, weights: Tensor | None, rho: float, miss: float
-) -> dict[str, Bracket | None]:
-    """All brackets, each missing the truth with probability ``miss`` at most."""
-    found: dict[str, Bracket | None] = dict.fromkeys(["pop", "gen", "conflict", "conflict_weight"])
-    found["opt"] = train.stationarity(miss)
-    if test is not None:
-        found["pop"] = test.stationarity(miss)
-        found["gen"] = _difference(test.stationarity(miss / 2), train.stationarity(miss / 2))
-    if weights is not None:
-        found["conflict"] = _conflict(train, rho, miss)
-        if rho > 0:
-            found["conflict_weight"] = _conflict_weight(train, rho, miss)
-    return found
+# 3. The brackets that follow; the error probabilities of the bounds used in one add up to ``miss``.
 
 
-def _difference(first: Bracket, second: Bracket) -> Bracket:
+def _difference(pop: _Combination, opt: _Combination, miss: float) -> Bracket:
+    """R_gen = R_pop − R_opt, half of the error probability for each."""
+    first, second = pop.bracket(miss / 2), opt.bracket(miss / 2)
     return Bracket(
         value=first.value - second.value,
         error=math.hypot(first.error, second.error),
@@ -400,46 +445,36 @@ def _difference(first: Bracket, second: Bracket) -> Bracket:
     )
 
 
-def _slack(train: _Findings, rho: float, alpha: float) -> float:
-    """δ of `estimate`, too small with probability ``alpha``. The last choice is that for ρ."""
-    choice = len(train.norms) - 2
-    weights = train.combinations[choice]
-    high = train.norms[choice].upper(alpha / 2) ** 2 + rho * float(weights.square().sum())
-    return math.sqrt(max(high - train.least(choice, rho, alpha / 2) ** 2, 0.0))
+def _slack(avoiding: _Combination, rho: float, alpha: float) -> float:
+    """δ = √(‖∇Fλ_A‖² + ρ‖λ_A‖² − R̃²) of `estimate`, too small with probability ``alpha``."""
+    penalty = rho * float(avoiding.coefficients.square().sum())
+    high = avoiding.norm.upper(alpha / 2) ** 2 + penalty
+    return math.sqrt(max(high - avoiding.lower(rho, alpha / 2) ** 2, 0.0))
 
 
 def _conflict(train: _Findings, rho: float, miss: float) -> Bracket:
-    """E_ca: within δ of ‖∇F(λ − λ_A)‖, before squaring."""
-    norm, slack = train.norms[-1], _slack(train, rho, miss / 2)
-    probe, along = train.probes[-1], train.along[-1]
-    between = Numbers(along.values @ train.combinations[-1][:, None], along.sizes)
-    near = between.lower(miss / 4).item() / probe if probe > 0 else 0.0
+    """E_ca: √E_ca is within δ of ‖∇F(λ − λ_A)‖."""
+    *_, avoiding, apart = train.combinations
+    slack = _slack(avoiding, rho, miss / 2)
+    # ⟨u, v⟩ ≤ ‖v‖ ≤ upper bound, with v = ∇F(λ − λ_A) and u the unit vector along A's v.
+    along = apart.along.combined(apart.coefficients)
+    near = along.lower(miss / 4).item() / apart.length if apart.length > 0 else 0.0
     low = max(near - slack, 0.0) ** 2
-    high = max((norm.upper(miss / 4) + slack) ** 2, low)
-    return Bracket(min(max(norm.square, low), high), norm.square_error, low, high)
+    high = max((apart.norm.upper(miss / 4) + slack) ** 2, low)
+    return Bracket(min(max(apart.norm.square, low), high), apart.norm.square_error, low, high)
 
 
 def _conflict_weight(train: _Findings, rho: float, miss: float) -> Bracket:
-    """E_caw: within δ/√ρ of ‖λ − λ_A‖, before squaring; no two weights are more than √2 apart."""
-    distance = float(train.combinations[-1].norm())
-    slack = _slack(train, rho, miss) / math.sqrt(rho)
+    """E_caw: √E_caw is within δ/√ρ of ‖λ − λ_A‖; no two weights are more than √2 apart."""
+    *_, avoiding, apart = train.combinations
+    distance = float(apart.coefficients.norm())
+    slack = _slack(avoiding, rho, miss) / math.sqrt(rho)
     low, high = max(distance - slack, 0.0), min(distance + slack, math.sqrt(2))
     return Bracket(distance**2, math.nan, low**2, high**2)
 
 
-def _point(
-    train: _Findings, test: _Findings | None, found: dict[str, Bracket | None], rho: float
-) -> Errors:
-    """The estimates in the shape of `Errors`."""
-    values = {name: None if b is None else b.value for name, b in found.items()}
-    return Errors(
-        **values,  # type: ignore[arg-type]
-        losses=tuple(train.losses.mean.tolist()),
-        test_losses=None if test is None else tuple(test.losses.mean.tolist()),
-        min_norm=tuple(simplex.min_norm(train.gramian, rho).tolist()),
-        gramian=train.gramian,
-        test_gramian=None if test is None else test.gramian,
-    )
+def _value(bracket: Bracket | None) -> float | None:
+    return None if bracket is None else bracket.value
 
 
 def _checked_confidence(confidence: float) -> float:

@@ -9,7 +9,7 @@ graph of one batch.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count as counting
 from typing import Any
 
 import torch
@@ -50,18 +50,11 @@ def full_data(
     name: str = "loader",
     size: Size | None = None,
 ) -> FullData:
-    """Go over ``loader`` once and return the mean losses and their mean gradients.
+    """Go over ``loader`` (``name`` in errors) once, for the mean losses and their mean gradients.
 
     Under an initialised ``torch.distributed`` group the means are over the samples of all
-    processes, each of which calls this with as many batches, of any sizes.
-
-    Args:
-        losses: From a batch to its loss vector, the mean over the batch.
-        params: The parameters to differentiate with respect to.
-        loader: The batches.
-        name: How to call the loader in an error.
-        size: How many samples a batch holds; read off the batch by default. M numbers where each
-            loss is the mean over its own samples, 0 for an objective that has none in the batch.
+    processes, each of which calls this with as many batches, of any sizes. With M numbers from
+    ``size``, an objective that has no sample in a batch has 0 there.
 
     Example:
         >>> x = torch.zeros(1, requires_grad=True)
@@ -91,14 +84,7 @@ def own_rows(vector: Tensor, params: Sequence[Tensor]) -> Tensor:
 
 
 class Sums:
-    """Σ n F and Σ n ∇F over the batches so far, n the number of samples of each.
-
-    With M numbers of samples n is that of the objective.
-
-    Args:
-        objectives: M.
-        params: The parameters, which say how wide a gradient is and where sums are kept.
-    """
+    """Σ n F and Σ n ∇F over the batches so far, n the samples of each, or of each objective."""
 
     def __init__(self, objectives: int, params: Sequence[Tensor]) -> None:
         # Not every accelerator has float64.
@@ -112,21 +98,13 @@ class Sums:
         """Add one batch."""
         each = _for_each(samples, len(vector))
         self.samples = self.samples + samples
-        values = vector.detach().to(self.losses)
-        if isinstance(samples, Tensor):
-            self.losses.add_(values * self.losses.new_tensor(each))
-        else:
-            self.losses.add_(values, alpha=samples)
+        self.losses.add_(vector.detach().to(self.losses) * self.losses.new_tensor(each))
         # One row in float64 at a time.
         for total, row, number in zip(self.jacobian, rows, each, strict=True):
             total.add_(row.to(total.device), alpha=number)
 
     def means(self, name: str = "loader") -> FullData:
-        """The sums of all processes over their number of samples; the sums are used up.
-
-        Args:
-            name: How to call the data in an error.
-        """
+        """The sums of all processes over their number of samples; the sums are used up."""
         own = self.losses.new_tensor(_for_each(self.samples, len(self.losses)))
         each = reduce.mean_small(own)
         check_present(each, name)
@@ -143,22 +121,11 @@ class Walk:
     """Go over a loader batch by batch, with the number of samples of each, in step with others.
 
     Each process says at every batch whether it has one, and whether its last one was good: none
-    waits for another that has stopped.
-
-    Args:
-        loader: The batches.
-        params: The parameters, whose device the processes talk on.
-        name: How to call the loader in an error.
-        size: How many samples a batch holds, or M numbers; read off the batch by default.
+    waits for another that has stopped. They talk on the device of ``params``.
     """
 
     def __init__(
-        self,
-        loader: Iterable[Any],
-        params: Sequence[Tensor],
-        *,
-        name: str,
-        size: Size | None,
+        self, loader: Iterable[Any], params: Sequence[Tensor], *, name: str, size: Size | None
     ) -> None:
         self.loader, self.name, self.size = loader, name, size
         self.device = params[0].device if reduce.is_distributed() else torch.device("cpu")
@@ -167,12 +134,12 @@ class Walk:
 
     def __iter__(self) -> Iterator[tuple[Any, float | Tensor]]:
         batches = iter(self.loader)
-        for self.number in count():
+        for self.number in counting():
             batch = next(batches, _END)
-            found: float | Tensor = 0.0 if batch is _END else _size(batch, self.size, self.place)
+            samples = 0.0 if batch is _END else _size(batch, self.size, self.place)
             if not self._all_go_on(batch is not _END):
                 return
-            yield batch, found
+            yield batch, samples
 
     @property
     def place(self) -> str:
@@ -182,10 +149,7 @@ class Walk:
     def check(self, losses: Tensor, rows: Tensor, *, everywhere: bool = False) -> None:
         """Stop at a loss or gradient with NaN or infinity: at once, or in step with the others.
 
-        Args:
-            losses: The loss vector of the current batch.
-            rows: Its gradients.
-            everywhere: Whether every process checks the same numbers, and so stops by itself.
+        ``everywhere``: every process checks the same numbers, and so stops by itself.
         """
         # A sum is finite only if its terms are; it is ten times as fast as looking at each.
         if rows.sum().isfinite() and losses.sum().isfinite():
@@ -218,14 +182,9 @@ class Walk:
 
 
 def check_present(samples: Tensor, name: str) -> None:
-    """Raise if an objective has no sample at all.
-
-    Args:
-        samples: How many each has.
-        name: How to call the data.
-    """
-    for number, found in enumerate(samples.reshape(-1).tolist()):
-        if not found:
+    """Raise if an objective has no sample at all in the data ``name``."""
+    for number, count in enumerate(samples.reshape(-1).tolist()):
+        if not count:
             raise BadValue(
                 f"objective {number} must have at least one sample in {name}, found none"
             )
@@ -244,25 +203,25 @@ def _for_each(samples: float | Tensor, objectives: int) -> list[float]:
 
 
 def _size(batch: Any, size: Size | None, place: str) -> float | Tensor:
+    """How many samples a batch holds: one number, or M in float64."""
     try:
-        found = _numbers(batch_size(batch) if size is None else size(batch))
+        samples = _float64(batch_size(batch) if size is None else size(batch))
     except (TypeError, ValueError) as error:
         raise type(error)(
             f"cannot tell how many samples {place} holds: {error}; pass size=, from a batch to "
             "its number of samples"
         ) from error
-    if found.dim():
-        if not ((found >= 0) & (found < float("inf"))).all():
-            raise BadValue(f"{place} must hold no fewer than 0 samples, found {found.tolist()}")
-        return found
-    if not 0 < found < float("inf"):
-        raise BadValue(f"{place} must hold at least one sample, found {found:g}")
-    return float(found)
+    if samples.dim():
+        if not ((samples >= 0) & (samples < float("inf"))).all():
+            raise BadValue(f"{place} must hold no fewer than 0 samples, found {samples.tolist()}")
+        return samples
+    if not 0 < samples < float("inf"):
+        raise BadValue(f"{place} must hold at least one sample, found {samples:g}")
+    return float(samples)
 
 
-def _numbers(found: Any) -> Tensor:
-    """One number or several, in float64."""
-    numbers = found.cpu() if isinstance(found, Tensor) else found
+def _float64(sizes: Any) -> Tensor:
+    numbers = sizes.cpu() if isinstance(sizes, Tensor) else sizes
     result = torch.as_tensor(numbers, dtype=torch.float64)
     if result.dim() > 1:
         raise BadValue(f"size must give one number or M, found shape {tuple(result.shape)}")

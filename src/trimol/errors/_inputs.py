@@ -14,13 +14,7 @@ from trimol.gradients.losses import as_vector
 
 
 class LossVector:
-    """The user's losses, checked: as many on every batch, and as many as weights.
-
-    Args:
-        losses: The user's function.
-        params: The parameters that each loss must reach.
-        weights: How many weights there are; None without.
-    """
+    """The user's losses, checked: as many on every batch, as many as weights, reaching params."""
 
     def __init__(
         self, losses: Callable[[Any], Losses], params: Sequence[Tensor], weights: int | None
@@ -60,13 +54,14 @@ def checked_weights(weights: Tensor | Sequence[float] | None) -> Tensor | None:
     """λ in float64, scaled to sum to one."""
     if weights is None:
         return None
-    found = torch.as_tensor(weights, dtype=torch.float64).detach().cpu()
-    if found.dim() != 1 or not found.isfinite().all():
+    given = torch.as_tensor(weights, dtype=torch.float64).detach().cpu()
+    if given.dim() != 1 or not given.isfinite().all():
         raise BadValue(f"weights must be finite numbers in one dimension, found {weights!r}")
-    if not found.sum() > 0:
-        raise BadValue(f"weights must have a positive sum, found {found.tolist()}")
+    total = given.sum()
+    if not total > 0:
+        raise BadValue(f"weights must have a positive sum, found {given.tolist()}")
     # What is on the simplex to single precision is left as it is, to the last bit.
-    return found if abs(found.sum() - 1) < 1e-6 else found / found.sum()
+    return given if abs(total - 1) < 1e-6 else given / total
 
 
 def check_rho(rho: float) -> None:

@@ -193,14 +193,7 @@ def short(value: float) -> str:
 def from_means(
     train: FullData, test: FullData | None, weights: Tensor | None, rho: float
 ) -> Errors:
-    """The errors, from mean losses and gradients that are at hand.
-
-    Args:
-        train: Means over the training data.
-        test: Means over the test data, if there is any.
-        weights: λ on the simplex, in float64, if the conflict is of interest.
-        rho: ρ of λ*_ρ.
-    """
+    """The errors, from mean losses and gradients; λ on the simplex, in float64, or no conflict."""
     gramian = gram(train.jacobian).cpu()
     avoiding = simplex.min_norm(gramian, rho)
     opt = stationarity(train.jacobian)

@@ -21,9 +21,6 @@ def stationarity(jacobian: Tensor) -> float:
 
     The norm is taken of ∇F λ itself: √(λᵀGλ) would lose half of the digits near zero.
 
-    Args:
-        jacobian: The M × d gradients, one row per objective, in float64.
-
     Example:
         >>> import torch
         >>> stationarity(torch.tensor([[3.0, 0.0], [0.0, 4.0]]).double())

@@ -1,6 +1,6 @@
 """Random batches of a data set, for an estimate that does not go over all of it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -21,11 +21,6 @@ def subsample(
     - Any other iterable, such as a ``DataLoader`` with a sampler of its own or a generator: its
       first batches. It must deal its data in random order.
 
-    Args:
-        loader: The batches.
-        batches: How many.
-        seed: Decides which.
-
     Example:
         >>> chosen, count = subsample([10, 20, 30, 40], 2, seed=0)
         >>> list(chosen), count
@@ -35,11 +30,11 @@ def subsample(
     if isinstance(loader, DataLoader) and _goes_over_once(loader):
         data: Any = loader.dataset
         samples = random.permutation(len(data))[: count * int(loader.batch_size or 1)]
-        new = _over(loader, samples.tolist())
-        return new, len(new)
+        some = _over(loader, samples.tolist())
+        return some, len(some)
     if isinstance(loader, Sequence):
-        places = random.permutation(len(loader))[:count]
-        return _picked(loader, places.tolist()), len(places)
+        places = random.permutation(len(loader))[:count].tolist()
+        return (loader[place] for place in places), len(places)
     return islice(loader, count), min(count, _length(loader, count))
 
 
@@ -72,7 +67,3 @@ def _over(loader: DataLoader[Any], indices: list[int]) -> DataLoader[Any]:
         worker_init_fn=loader.worker_init_fn,
         multiprocessing_context=loader.multiprocessing_context,
     )
-
-
-def _picked(batches: Sequence[Any], places: list[int]) -> Iterator[Any]:
-    return (batches[place] for place in places)
