@@ -6,25 +6,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trimol.cli._cells import bar, duration, trend, with_spread
+from trimol.cli._run_view import bar, trend
+from trimol.report._numbers import duration, interval, spread
 
 
 @pytest.mark.parametrize(
-    ("mean", "spread", "scale", "shown"),
+    ("mean", "half", "exponent", "shown"),
     [
-        (0.13014, 0.0038, 0, ("0.1301", "±0.0038")),
-        (6.36e-3, 3.3e-4, -3, ("6.36", "±0.33")),
-        (0.0, 0.0, -3, ("0", "±0")),
+        (0.13014, 0.0038, 0, ("0.1301", "0.0038")),
+        (6.36e-3, 3.3e-4, -3, ("6.36", "0.33")),
+        (0.0, 0.0, -3, ("0", "0")),
         (1.5, None, 0, ("1.5", "")),
         (1.5, math.nan, 0, ("1.5", "")),
-        (123.456, 45.6, 0, ("123", "±46")),
-        (1.0, 0.0996, 0, ("1.000", "±0.100")),
+        (123.456, 45.6, 0, ("123", "46")),
+        (1.0, 0.0996, 0, ("1.000", "0.100")),
+        (-2.5, 0.31, 0, ("−2.50", "0.31")),
+        (1.0, 1e-17, 0, ("1.00000", "0.00000")),
     ],
 )
 def test_means_with_their_spread(
-    mean: float, spread: float | None, scale: int, shown: tuple[str, str]
+    mean: float, half: float | None, exponent: int, shown: tuple[str, str]
 ) -> None:
-    assert with_spread(mean, spread, scale) == shown
+    assert spread(mean, half, exponent) == shown
+    assert interval(mean, half, exponent) == " ± ".join(filter(None, shown))
 
 
 @given(st.floats(allow_nan=False), st.integers(1, 20))

@@ -21,9 +21,10 @@ from report_samples import (
 from trimol import report
 from trimol.cli._parse import parse, split_flags
 from trimol.cli.run import Options, configuration
-from trimol.report._commands import command
 from trimol.report._interactive import embedded
-from trimol.report._studies_page import measured_and_paper, pictures
+from trimol.report._page import pictures
+from trimol.report._runs import command
+from trimol.report._summary import measured_and_paper
 from trimol.runs._storage import StoreError
 from trimol.runs.config import configure
 from trimol.runs.study import Study, row

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trimol.cli._progress import Progress
+from trimol.cli._tables import live_table
 from trimol.report._numbers import number
 
 if TYPE_CHECKING:
@@ -32,16 +33,9 @@ class CompareView:
         self.progress = Progress(title, len(self.order) * steps)
 
     def advance(self, method: str, seed: int, fraction: float, record: "Record | None") -> None:
-        """A run is so far.
-
-        Args:
-            method: Its method.
-            seed: Its seed.
-            fraction: Of its steps that are done.
-            record: What was measured, if something was.
-        """
+        """A run is so far (a fraction of its steps), and has measured something or nothing."""
         if (method, seed) not in self.fractions:
-            self._found_before(method, seed)
+            self._done_before(method, seed)
         self.fractions[method, seed] = fraction
         if record is not None:
             self.latest[method] = record
@@ -64,12 +58,9 @@ class CompareView:
     def __rich__(self) -> "RenderableType":
         from rich.console import Group
         from rich.progress_bar import ProgressBar
-        from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-        for heading in ("", "", "runs", *LATEST):
-            table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+        table = live_table(("", "", "runs", *LATEST), right=("runs", *LATEST))
         for method in self.methods:
             done, record = self.done(method), self.latest.get(method, {})
             table.add_row(
@@ -80,7 +71,7 @@ class CompareView:
             )
         return Group(Text(self.progress.title, style="bold"), table, Text(self.progress.pace))
 
-    def _found_before(self, method: str, seed: int) -> None:
+    def _done_before(self, method: str, seed: int) -> None:
         """Runs start in order: those before this one that were never heard of were done before."""
         for run in self.order[: self.order.index((method, seed))]:
             self.fractions.setdefault(run, 1.0)

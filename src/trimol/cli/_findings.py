@@ -26,36 +26,36 @@ def rows_of_seeds(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.metric not in OVER_SEEDS]
 
 
-def best(found: Comparison) -> set[tuple[str, str]]:
+def best(compared: Comparison) -> set[tuple[str, str]]:
     """Method and metric of every number that is below all others' by more than the noise.
 
     Only losses and errors are looked at: of those, lower is better. Noise is judged by the paired
     differences from the candidate, with Holm's adjustment for all of them.
     """
-    rows = rows_of_seeds(summarise(found))
+    rows = rows_of_seeds(summarise(compared))
     marked = set()
-    for metric in lower_is_better(found):
+    for metric in lower_is_better(compared):
         means = {row.method: row.mean for row in rows if row.metric == metric}
         lowest = min(means, key=lambda method: means[method], default=None)
-        if lowest is not None and len(means) > 1 and _beats_all(found, lowest, metric):
+        if lowest is not None and len(means) > 1 and _beats_all(compared, lowest, metric):
             marked.add((lowest, metric))
     return marked
 
 
-def lower_is_better(found: Comparison) -> list[str]:
+def lower_is_better(compared: Comparison) -> list[str]:
     """The losses and the errors; nobody says of a task's metrics which way is better."""
-    return [*objectives(found), *ERRORS]
+    return [*objectives(compared), *ERRORS]
 
 
-def objectives(found: Comparison) -> tuple[str, ...]:
+def objectives(compared: Comparison) -> tuple[str, ...]:
     """The names of the objectives."""
-    return next(run.objectives for runs in found.runs.values() for run in runs)
+    return next(run.objectives for runs in compared.runs.values() for run in runs)
 
 
-def sentences(found: Comparison) -> list[str]:
+def sentences(compared: Comparison) -> list[str]:
     """A line for every method but the first: what differs from the first by more than the noise."""
-    looked = differences(found)
-    first, *others = found.runs
+    looked = differences(compared)
+    first, *others = compared.runs
     return [
         _sentence(method, first, [d for d in looked if d.method == method]) for method in others
     ]
@@ -74,18 +74,18 @@ def readings(rows: Sequence[Row]) -> list[tuple[str, float, float, float]]:
     ]
 
 
-def weights(found: Comparison) -> list[tuple[str, list[float], list[float]]]:
+def weights(compared: Comparison) -> list[tuple[str, list[float], list[float]]]:
     """Every method with the means over seeds of λ at the end, and of λ*, which avoids conflict."""
     return [
         (method, _means(runs, "weight"), _means(runs, "avoiding"))
-        for method, runs in found.runs.items()
+        for method, runs in compared.runs.items()
         if runs
     ]
 
 
-def failures(found: Comparison) -> list[str]:
+def failures(compared: Comparison) -> list[str]:
     """A line for every run that diverged."""
-    return [f"{config.method}, seed {config.seed}: {said}" for config, said in found.failed]
+    return [f"{config.method}, seed {config.seed}: {said}" for config, said in compared.failed]
 
 
 def _means(runs: Sequence[StoredRun], kind: str) -> list[float]:
@@ -93,9 +93,9 @@ def _means(runs: Sequence[StoredRun], kind: str) -> list[float]:
     return [fmean(run.record[name] for run in runs) for name in names]
 
 
-def _beats_all(found: Comparison, method: str, metric: str) -> bool:
-    others = {name: runs for name, runs in found.runs.items() if name != method and runs}
-    turned = replace(found, runs={method: found.runs[method], **others})
+def _beats_all(compared: Comparison, method: str, metric: str) -> bool:
+    others = {name: runs for name, runs in compared.runs.items() if name != method and runs}
+    turned = replace(compared, runs={method: compared.runs[method], **others})
     looked = [d for d in differences(turned) if d.metric == metric]
     return len(looked) == len(others) and all(d.clear and d.mean > 0 for d in looked)
 
@@ -108,8 +108,5 @@ def _sentence(method: str, first: str, looked: Sequence[Difference]) -> str:
     return f"{method} − {first}: {said}"
 
 
-def _difference(found: Difference) -> str:
-    return (
-        f"{found.metric} {interval(found.mean, found.ci)} "
-        f"({'lower' if found.mean < 0 else 'higher'})"
-    )
+def _difference(d: Difference) -> str:
+    return f"{d.metric} {interval(d.mean, d.ci)} ({'lower' if d.mean < 0 else 'higher'})"

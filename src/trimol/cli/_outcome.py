@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trimol.cli._cells import duration
 from trimol.cli._tables import plain_table
-from trimol.report._numbers import count, number
+from trimol.report._numbers import count, duration, number, short
 from trimol.training.records import Record
 
 if TYPE_CHECKING:
@@ -27,21 +26,13 @@ SENTENCES = {
 
 @dataclass(frozen=True)
 class Objective:
-    """One loss at the end.
-
-    Attributes:
-        name: Its name.
-        train: On the training data.
-        test: On the test data; None without any.
-        weight: λ of it; None for a method whose weights were not recorded.
-        avoiding: λ* of it, the weights that avoid conflict.
-    """
+    """One loss at the end."""
 
     name: str
-    train: float
-    test: float | None
-    weight: float | None
-    avoiding: float | None
+    train: float  # on the training data
+    test: float | None  # on the test data; None without any
+    weight: float | None  # λ of it; None for a method whose weights were not recorded
+    avoiding: float | None  # λ* of it, the weights that avoid conflict
 
 
 def objectives(record: Record, names: Sequence[str]) -> list[Objective]:
@@ -118,7 +109,7 @@ def worse(first: Record, last: Record) -> str:
 def setting(config: "RunConfig") -> str:
     """How a method was run, in a few words."""
     own = {(f"method.{k}" if k == "lr" else k): v for k, v in config.hyperparameters.items()}
-    return ", ".join(f"{name}={value}" for name, value in {"lr": f"{config.lr:g}", **own}.items())
+    return ", ".join(f"{name}={value}" for name, value in {"lr": short(config.lr), **own}.items())
 
 
 def samples_a_step(run: "StoredRun") -> int:
@@ -141,16 +132,15 @@ def render(run: "StoredRun") -> list["RenderableType"]:
     from rich.padding import Padding
     from rich.text import Text
 
-    found = run.record
-    said = [number(value) for _, value, _ in errors(found)]
+    record = run.record
     parts: list[RenderableType] = [
         Text(headline(run), style="bold"),
-        _losses(found, run.objectives),
+        _losses(record, run.objectives),
+        _errors(record),
     ]
-    parts.append(_errors(found, said))
-    if conflicts(found):
-        parts.append(Padding(Text(conflicts(found)), (0, 0, 0, 2)))
-    if warning := worse(run.metrics.row(0, named=True), found):
+    if conflicts(record):
+        parts.append(Padding(Text(conflicts(record)), (0, 0, 0, 2)))
+    if warning := worse(run.metrics.row(0, named=True), record):
         parts.append(Text(warning, style="bold red"))
     return parts
 
@@ -167,13 +157,13 @@ def _losses(record: Record, names: Sequence[str]) -> "RenderableType":
     return table
 
 
-def _errors(record: Record, said: Sequence[str]) -> "RenderableType":
+def _errors(record: Record) -> "RenderableType":
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column()
-    for (name, _, sentence), value in zip(errors(record), said, strict=True):
-        table.add_row(f"  {name}", value, sentence)
+    for name, value, sentence in errors(record):
+        table.add_row(f"  {name}", number(value), sentence)
     return table

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from trimol.cli._cells import duration
+from trimol.report._numbers import duration
 from trimol.training.records import Record
 
 

@@ -1,16 +1,20 @@
 """What is seen of a run while it goes on."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trimol.cli._cells import bar, trend
 from trimol.cli._outcome import SENTENCES, objectives
 from trimol.cli._progress import Progress
-from trimol.report._numbers import number
+from trimol.cli._tables import live_table
+from trimol.report._numbers import number, share
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
+
+_LEVELS = "▁▂▃▄▅▆▇█"
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_RIGHT = ("training", "test", "now")
 
 
 class RunView:
@@ -51,20 +55,20 @@ class RunView:
     def _losses(self) -> "RenderableType":
         from rich.text import Text
 
-        table = _grid("loss", "training", "test", "trend", "λ", "")
+        table = live_table(("loss", "training", "test", "trend", "λ", ""), _RIGHT)
         for loss in objectives(self.progress.records[-1], self.objectives):
             table.add_row(
                 Text(loss.name),
                 number(loss.train),
                 number(loss.test),
                 trend(self._history(f"loss/{loss.name}")),
-                "–" if loss.weight is None else f"{loss.weight:.2f}",
+                share(loss.weight),
                 "" if loss.weight is None else bar(loss.weight),
             )
         return table
 
     def _errors(self) -> "RenderableType":
-        table = _grid("error", "now", "trend", "")
+        table = live_table(("error", "now", "trend", ""), _RIGHT)
         for name, sentence in SENTENCES.items():
             values = self._history(name)
             if values:
@@ -76,11 +80,28 @@ class RunView:
         return [record[name] for record in list(self.progress.records) if name in record]
 
 
-def _grid(*columns: str) -> "Table":
-    from rich.table import Table
+def bar(fraction: float, width: int = 8) -> str:
+    """A bar that fills a fraction of the width, to an eighth of a character.
 
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for column in columns:
-        numeric = column in ("training", "test", "now")
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
-    return table
+    >>> bar(0.5, width=4), bar(0.33, width=4)
+    ('██  ', '█▍  ')
+    """
+    eighths = round(min(max(fraction, 0.0), 1.0) * width * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(width)
+
+
+def trend(values: Sequence[float], width: int = 12) -> str:
+    """The last values as a line of small bars, on a log scale where all are positive.
+
+    >>> trend([100, 10, 1]), trend([3, 3]), trend([])
+    ('█▅▁', '▁▁', '')
+    """
+    recent = [value for value in values if math.isfinite(value)][-width:]
+    if not recent:
+        return ""
+    heights = [math.log(v) for v in recent] if min(recent) > 0 else recent
+    low, high = min(heights), max(heights)
+    span = high - low
+    steps = [round((h - low) / span * (len(_LEVELS) - 1)) if span > 0 else 0 for h in heights]
+    return "".join(_LEVELS[step] for step in steps)

@@ -4,8 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from trimol.cli._cells import with_spread
-from trimol.report._numbers import number, unit
+from trimol.report._numbers import number, share, spread, unit
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -19,70 +18,52 @@ BEST = "*"
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of methods and metrics.
-
-    Attributes:
-        methods: Their names.
-        metrics: Their names.
-        units: The power of ten in which each metric is given.
-        cells: Mean and spread as text, by method and metric.
-    """
+    """A table of methods and metrics."""
 
     methods: tuple[str, ...]
     metrics: tuple[str, ...]
-    units: dict[str, int]
-    cells: dict[tuple[str, str], tuple[str, str]]
+    units: dict[str, int]  # the power of ten in which each metric is given
+    cells: dict[tuple[str, str], tuple[str, str]]  # mean and spread, by method and metric
 
 
 def grid(rows: Sequence["Row"], best: Collection[tuple[str, str]] = ()) -> Grid:
-    """The numbers of a comparison as text, each metric in one unit.
-
-    Args:
-        rows: One for each method and metric.
-        best: Method and metric of the numbers to mark.
-    """
+    """The numbers of a comparison as text, each metric in one unit, the best ones marked."""
     metrics = tuple(dict.fromkeys(row.metric for row in rows))
     units = {m: unit(row.mean for row in rows if row.metric == m) for m in metrics}
     cells = {}
     for row in rows:
-        mean, spread = with_spread(row.mean, row.ci, units[row.metric])
+        mean, half = spread(row.mean, row.ci, units[row.metric])
         mark = BEST if (row.method, row.metric) in best else ""
-        cells[row.method, row.metric] = (mean + mark, spread)
+        cells[row.method, row.metric] = (mean + mark, half and f"±{half}")
     return Grid(tuple(dict.fromkeys(row.method for row in rows)), metrics, units, cells)
 
 
-def draw(found: Grid, width: int) -> "Table":
-    """Methods down and metrics across if the width allows it, else metrics down.
-
-    Args:
-        found: What to draw.
-        width: Columns there are.
-    """
+def draw(numbers: Grid, width: int) -> "Table":
+    """Methods down and metrics across if so many characters allow it, else metrics down."""
     from rich.console import Console
 
-    table = _methods_down(found)
+    table = _methods_down(numbers)
     needs = Console(width=10_000).measure(table).maximum
-    return table if needs <= width else _metrics_down(found)
+    return table if needs <= width else _metrics_down(numbers)
 
 
-def readings(found: Sequence[tuple[str, float, float, float]]) -> "RenderableType":
+def readings(rows: Sequence[tuple[str, float, float, float]]) -> "RenderableType":
     """Both readings of E_ca over seeds, as a table; nothing for a single seed."""
-    if not found:
+    if not rows:
         return ""
     table = plain_table("E_ca", "mean over seeds", "definition (mean inside)", "without bias")
-    for method, *values in found:
+    for method, *values in rows:
         table.add_row(method, *map(number, values))
     return table
 
 
 def weights(
-    found: Sequence[tuple[str, Sequence[float], Sequence[float]]], objectives: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[float], Sequence[float]]], objectives: Sequence[str]
 ) -> "RenderableType":
     """The means of λ and λ*, as a table."""
     table = plain_table("λ at the end", *objectives, "λ* that avoids conflict")
-    for method, own, avoiding in found:
-        cells = [f"{weight:.2f}" for weight in own]
-        table.add_row(method, *cells, "  ".join(f"{weight:.2f}" for weight in avoiding))
+    for method, own, avoiding in rows:
+        table.add_row(method, *map(share, own), "  ".join(map(share, avoiding)))
     return table
 
 
@@ -101,36 +82,46 @@ def plain_table(first: str, *others: "str | Text") -> "Table":
     return table
 
 
-def _methods_down(found: Grid) -> "Table":
-    from rich.text import Text
+def live_table(columns: Sequence[str], right: Collection[str]) -> "Table":
+    """A table without lines, for what is redrawn; the columns to the right are named."""
+    from rich.table import Table
 
-    table = plain_table("method", *[_heading(m, found.units[m]) for m in found.metrics])
-    for method in found.methods:
-        table.add_row(Text(method), *[_cell(found, method, metric) for metric in found.metrics])
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in columns:
+        table.add_column(name, justify="right" if name in right else "left", no_wrap=True)
     return table
 
 
-def _metrics_down(found: Grid) -> "Table":
+def _methods_down(numbers: Grid) -> "Table":
     from rich.text import Text
 
-    table = plain_table("", *found.methods)
-    for metric in found.metrics:
-        scale = found.units[metric]
-        name = Text.assemble(metric, (f" ×1e{scale}" if scale else "", "dim"))
-        table.add_row(name, *[_cell(found, method, metric) for method in found.methods])
+    metrics, units = numbers.metrics, numbers.units
+    heads = [_heading(metric.replace("-", "-\n"), units[metric], "\n") for metric in metrics]
+    table = plain_table("method", *heads)
+    for method in numbers.methods:
+        table.add_row(Text(method), *[_cell(numbers, method, metric) for metric in metrics])
     return table
 
 
-def _heading(metric: str, scale: int) -> "Text":
+def _metrics_down(numbers: Grid) -> "Table":
+    table = plain_table("", *numbers.methods)
+    for metric in numbers.metrics:
+        cells = [_cell(numbers, method, metric) for method in numbers.methods]
+        table.add_row(_heading(metric, numbers.units[metric], " "), *cells)
+    return table
+
+
+def _heading(metric: str, exponent: int, between: str) -> "Text":
+    """A metric's name and its unit."""
     from rich.text import Text
 
-    return Text.assemble(metric.replace("-", "-\n"), (f"\n×1e{scale}" if scale else "", "dim"))
+    return Text.assemble(metric, (f"{between}×1e{exponent}" if exponent else "", "dim"))
 
 
-def _cell(found: Grid, method: str, metric: str) -> "Text":
+def _cell(numbers: Grid, method: str, metric: str) -> "Text":
     """The mean, and its spread under it."""
     from rich.text import Text
 
-    mean, spread = found.cells.get((method, metric), ("–", ""))
+    mean, half = numbers.cells.get((method, metric), (number(None), ""))
     style = "bold" if mean.endswith(BEST) else ""
-    return Text.assemble((mean, style), (f"\n{spread}" if spread else "", "dim"))
+    return Text.assemble((mean, style), (f"\n{half}" if half else "", "dim"))

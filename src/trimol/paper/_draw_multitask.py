@@ -11,8 +11,8 @@ import polars
 from trimol import methods as registry
 from trimol.paper._drawing import NAMES, figure, files
 from trimol.paper._multitask_words import WEIGHT
-from trimol.report._means import estimate
 from trimol.report._style import Look, looks
+from trimol.runs.statistics import finite_mean
 from trimol.runs.tuning import ALONE, PAPERS_BUDGET
 
 ERRORS = ("R_opt", "R_pop", "R_gen", "E_ca")
@@ -68,8 +68,8 @@ def bars(seeds: polars.DataFrame, metric: str, printed: Mapping[Key, float]) -> 
     chosen = seeds.filter(polars.col("metric") == metric)
     found = []
     for (method,), group in chosen.group_by(["method"], maintain_order=True):
-        number = estimate(group["value"])
-        found.append(Bar(str(method), number.mean, number.half, printed.get((str(method), metric))))
+        mean = finite_mean(group["value"])
+        found.append(Bar(str(method), mean.estimate, mean.half, printed.get((str(method), metric))))
     return found
 
 
@@ -84,12 +84,12 @@ def curve(curves: polars.DataFrame, method: str, column: str) -> Curve:
     size = polars.col(column).abs() if column == "R_gen" else polars.col(column)
     own = curves.filter((polars.col("method") == method) & polars.col(column).is_not_null())
     grouped = own.group_by("epoch").agg(size.alias("values")).sort("epoch")
-    points = [estimate(values) for values in grouped["values"]]
+    points = [finite_mean(values) for values in grouped["values"]]
     return Curve(
         tuple(grouped["epoch"].to_list()),
-        tuple(point.mean for point in points),
-        tuple(point.low for point in points),
-        tuple(point.high for point in points),
+        tuple(point.estimate for point in points),
+        tuple(point.band[0] for point in points),
+        tuple(point.band[1] for point in points),
     )
 
 

@@ -1,5 +1,5 @@
 """Reports: one HTML page of runs and studies that needs no network, and its figures as files."""
 
-from trimol.report._page import ReportError, write
+from trimol._lazy import attach
 
-__all__ = ["ReportError", "write"]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,4 +1,4 @@
-"""What the line plots show, as plain numbers: mean over seeds and its interval, step by step."""
+"""What the plots over training show, as plain numbers: means over seeds and their intervals."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -6,59 +6,42 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
-from trimol.report._means import estimate
 from trimol.report._runs import Comparison, Setting, columns, trajectory
+from trimol.runs.statistics import finite_mean
 
-MOST_POINTS = 300
+MOST_POINTS = 300  # of the measured steps, in a line
+MOST_FRAMES = 30  # and in a figure of matrices
 # Up to four objectives, each pair of gradients gets a panel; beyond, `cosines` shows a matrix.
 MOST_PAIRS = 6
 
 Scale = Literal["linear", "log"]
 Progress = Literal["steps", "samples"]
+Matrix = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One setting's number over the steps.
-
-    Attributes:
-        label: The setting's label.
-        kind: Which of the figure's alternatives it belongs to; empty if it is always shown.
-        reference: Whether it is something that the panel's main lines are to be held against.
-        steps: Where it was measured (at most 300 of the steps).
-        samples: The training samples that these steps took.
-        mean: The mean over the seeds with a finite value; NaN where there is none.
-        low: The lower end of the 95 % interval of the mean; the mean itself for a single seed.
-        high: Its upper end.
-        n: How many seeds are in the mean.
-    """
+    """One setting's number over the steps."""
 
     label: str
-    kind: str
-    reference: bool
-    steps: tuple[int, ...]
-    samples: tuple[float, ...]
-    mean: tuple[float, ...]
-    low: tuple[float, ...]
+    kind: str  # which of the figure's alternatives it belongs to; empty if it is always shown
+    reference: bool  # whether it is something that the panel's main lines are to be held against
+    steps: tuple[int, ...]  # where it was measured
+    samples: tuple[float, ...]  # the training samples that these steps took
+    mean: tuple[float, ...]  # over the seeds with a finite value; NaN where there is none
+    low: tuple[float, ...]  # end of the mean's 95 % interval; the mean itself for a single seed
     high: tuple[float, ...]
-    n: tuple[int, ...]
+    n: tuple[int, ...]  # how many seeds are in the mean
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes.
-
-    Attributes:
-        title: What is shown.
-        y: The y axis' label, with its unit.
-        lines: What is drawn.
-        fixed: The ends of the y axis, where the quantity has natural ones.
-    """
+    """One pair of axes."""
 
     title: str
-    y: str
+    y: str  # the y axis' label, with its unit
     lines: tuple[Line, ...]
-    fixed: tuple[float, float] | None = None
+    fixed: tuple[float, float] | None = None  # the y axis' ends, where there are natural ones
 
     @property
     def logarithmic(self) -> bool:
@@ -66,29 +49,58 @@ class Panel:
         finite = [value for line in self.lines for value in line.mean if math.isfinite(value)]
         return bool(finite) and min(finite) >= 0 and max(finite) > 0
 
+    @property
+    def floor(self) -> float:
+        """Where a logarithmic axis cuts a band that reaches to zero: a third below the means."""
+        return min(self.positive, default=1.0) / 3
+
+    @property
+    def positive(self) -> list[float]:
+        """All means that a logarithmic axis can show."""
+        means = (value for line in self.lines for value in line.mean)
+        return [value for value in means if value > 0 and math.isfinite(value)]
+
 
 @dataclass(frozen=True)
 class Curves:
     """A figure of panels with the steps, or the samples that they took, on the x axis.
 
-    Attributes:
-        name: Its name in file names.
-        title: Its heading.
-        caption: What it says, in a sentence or two.
-        panels: The panels.
-        kinds: Alternatives to choose from; the first is shown at first.
-        scales: The y axes to choose from, the first one first.
-        progress: The x axes to choose from: what steps and samples say differs only if some method
-            takes more samples a step than others, and then samples are the fair comparison.
+    Of what there is to choose from, the first is shown at first. What steps and samples say differs
+    only if some method takes more samples a step than others; samples are then the fair comparison.
     """
 
-    name: str
+    name: str  # in file names
     title: str
     caption: str
     panels: tuple[Panel, ...]
     kinds: tuple[str, ...] = ()
     scales: tuple[Scale, ...] = ("linear",)
     progress: tuple[Progress, ...] = ("steps",)
+
+    def shown(self, line: Line) -> bool:
+        """Whether a line is shown at first."""
+        return line.kind in ("", *self.kinds[:1])
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """One setting's cosines between all pairs of gradients, frame by frame."""
+
+    label: str
+    steps: tuple[int, ...]  # at which each was measured, at or before the frame's
+    matrices: tuple[Matrix, ...]  # means over seeds, below the diagonal; NaN elsewhere
+
+
+@dataclass(frozen=True)
+class Cosines:
+    """A figure of one matrix a setting, with the step to choose; the last is shown at first."""
+
+    name: str  # in file names
+    title: str
+    caption: str
+    objectives: tuple[str, ...]
+    steps: tuple[int, ...]
+    settings: tuple[Matrices, ...]
 
 
 def losses(comparison: Comparison) -> Curves | None:
@@ -194,6 +206,28 @@ def conflicts(comparison: Comparison) -> Curves | None:
     )
 
 
+def cosines(comparison: Comparison) -> Cosines | None:
+    """The matrices; None where `conflicts` shows every pair, or nothing was measured."""
+    pairs = list(combinations(range(len(comparison.objectives)), 2))
+    if len(pairs) <= MOST_PAIRS:
+        return None
+    measured = {s.label: _by_step(s, comparison.objectives) for s in comparison.settings}
+    measured = {label: by_step for label, by_step in measured.items() if by_step}
+    if not measured:
+        return None
+    every = sorted({step for by_step in measured.values() for step in by_step})
+    steps = tuple(thinned(every, MOST_FRAMES))
+    return Cosines(
+        "cosines",
+        "Which gradients conflict?",
+        "The cosine of every pair of gradients, the mean over seeds: orange pairs conflict, blue "
+        "pairs agree. Move the slider to change the step.",
+        comparison.objectives,
+        steps,
+        tuple(_frames(label, by_step, steps) for label, by_step in measured.items()),
+    )
+
+
 def thinned(steps: Sequence[int], most: int = MOST_POINTS) -> list[int]:
     """At most so many of the steps, evenly spaced in their order, the first and last among them.
 
@@ -240,19 +274,19 @@ def _lines(
 def _line(setting: Setting, column: str, kind: str, reference: bool) -> Line | None:
     values, samples = (trajectory(setting.runs, name) for name in (column, "samples"))
     steps = thinned(list(values))
-    found = [estimate(values[step]) for step in steps]
-    if not any(estimate.n for estimate in found):
+    means = [finite_mean(values[step]) for step in steps]
+    if not any(mean.n for mean in means):
         return None
     return Line(
         label=setting.label,
         kind=kind,
         reference=reference,
         steps=tuple(steps),
-        samples=tuple(estimate(samples.get(step, ())).mean for step in steps),
-        mean=tuple(e.mean for e in found),
-        low=tuple(e.low for e in found),
-        high=tuple(e.high for e in found),
-        n=tuple(e.n for e in found),
+        samples=tuple(finite_mean(samples.get(step, ())).estimate for step in steps),
+        mean=tuple(mean.estimate for mean in means),
+        low=tuple(mean.band[0] for mean in means),
+        high=tuple(mean.band[1] for mean in means),
+        n=tuple(mean.n for mean in means),
     )
 
 
@@ -261,9 +295,33 @@ def _unit(comparison: Comparison, objective: str) -> tuple[float, float] | None:
     values = [
         value
         for setting in comparison.settings
-        for found in trajectory(setting.runs, f"weight/{objective}").values()
-        for value in found
+        for over_seeds in trajectory(setting.runs, f"weight/{objective}").values()
+        for value in over_seeds
         if math.isfinite(value)
     ]
     inside = bool(values) and min(values) >= -1e-6 and max(values) <= 1 + 1e-6
     return (0.0, 1.0) if inside else None
+
+
+def _by_step(setting: Setting, objectives: tuple[str, ...]) -> dict[int, Matrix]:
+    """The mean matrix at every step with a measurement."""
+    size = range(len(objectives))
+    pairs = {
+        (j, i): trajectory(setting.runs, f"cosine/{objectives[i]}/{objectives[j]}")
+        for i, j in combinations(size, 2)
+    }
+    steps = sorted({step for values in pairs.values() for step in values})
+    return {
+        step: tuple(
+            tuple(finite_mean(pairs.get((i, j), {}).get(step, ())).estimate for j in size)
+            for i in size
+        )
+        for step in steps
+    }
+
+
+def _frames(label: str, by_step: dict[int, Matrix], steps: tuple[int, ...]) -> Matrices:
+    """What was measured last at each frame; the first measurement before there is one."""
+    first = min(by_step)
+    at = tuple(max((s for s in by_step if s <= step), default=first) for step in steps)
+    return Matrices(label, at, tuple(by_step[step] for step in at))

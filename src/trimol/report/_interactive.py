@@ -10,22 +10,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trimol._extras import require
-from trimol.report._cosines import Cosines, Matrices
-from trimol.report._curves import Curves, Line, Panel, Progress, Scale
-from trimol.report._style import Look
+from trimol.report._curves import Cosines, Curves, Line, Matrices, Panel, Progress, Scale
+from trimol.report._numbers import number, shortened
+from trimol.report._style import DIVERGING, GRID, Look, needed
 from trimol.report._triangle import AXES, Triangle, closed
 
-LONGEST_NAME = 18
-GRID = "#e6e6e6"
-# Orange for conflict, blue for agreement: everybody tells these apart.
-DIVERGING = (
-    (0.0, "#b35806"),
-    (0.25, "#f1a340"),
-    (0.5, "#f7f7f7"),
-    (0.75, "#67a9cf"),
-    (1.0, "#2166ac"),
-)
 _LAYOUT = {
     "autosize": True,
     "showlegend": False,
@@ -55,13 +44,13 @@ def triangle(figure: Triangle, looks: Mapping[str, Look]) -> list[Any]:
         traces += _shape(figure, i, looks[shape.label])
     across, upright = figure.window()
     blank = {"visible": False, "fixedrange": True}
-    layout = _LAYOUT | {
+    layout = {
         "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
         "xaxis": blank | {"range": across},
         "yaxis": blank | {"range": upright, "scaleanchor": "x"},
         "annotations": _names(figure),
     }
-    return [_graph().Figure(traces, layout)]
+    return [_plot(traces, layout)]
 
 
 def embedded(plot: Any) -> str:
@@ -85,21 +74,20 @@ def embedded(plot: Any) -> str:
 
 def library() -> str:
     """plotly.js, whole, as plotly ships it."""
-    offline = require("plotly.offline", extra="report", purpose="the report")
-    return str(offline.get_plotlyjs())
+    return str(needed("plotly.offline").get_plotlyjs())
 
 
-def _graph() -> Any:
-    return require("plotly.graph_objects", extra="report", purpose="the report")
+def _plot(traces: list[dict[str, Any]], layout: dict[str, Any]) -> Any:
+    return needed("plotly.graph_objects").Figure(traces, _LAYOUT | layout)
 
 
 def _panel(panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> Any:
     scales = figure.scales if panel.logarithmic else ("linear",)
-    floor, ticks = _floor(panel.lines), _ticks(panel.lines)
+    floor, ticks = panel.floor, _ticks(panel)
     traces: list[dict[str, Any]] = []
     for line in panel.lines:
-        shown = line.kind in ("", *figure.kinds[:1])
-        drawn = _traces(line, looks[line.label], floor=floor, scales=scales, shown=shown)
+        look, shown = looks[line.label], figure.shown(line)
+        drawn = _traces(line, look, floor=floor, scales=scales, shown=shown)
         traces += [trace | _along(line, figure.progress, trace["meta"]) for trace in drawn]
     x = _AXIS | {"title": {"text": figure.progress[0], "standoff": 6}, "rangemode": "tozero"}
     y = _AXIS | {
@@ -110,7 +98,7 @@ def _panel(panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> Any:
     y |= {"exponentformat": "power", "automargin": True}
     y |= {"dtick": ticks if scales[0] == "log" else None}
     told = {"logarithmic": panel.logarithmic, "dtick": ticks}
-    return _graph().Figure(traces, _LAYOUT | {"xaxis": x, "yaxis": y, "meta": told})
+    return _plot(traces, {"xaxis": x, "yaxis": y, "meta": told})
 
 
 def _traces(
@@ -157,23 +145,14 @@ def _edges(line: Line, floor: float) -> list[dict[Scale, list[float | None]]]:
     ]
 
 
-def _floor(lines: Iterable[Line]) -> float:
-    """Where a logarithmic axis cuts a band that reaches down to zero: a third below the means."""
-    return min(_positive(lines), default=1.0) / 3
-
-
-def _ticks(lines: Iterable[Line]) -> int | str | None:
+def _ticks(panel: Panel) -> int | str | None:
     """Marks of a logarithmic axis: powers of ten, with 2 and 5 between them where it is short.
 
     Very short and very long axes are left to plotly.
     """
-    drawn = _positive(lines)
+    drawn = panel.positive
     decades = math.log10(max(drawn) / min(drawn)) if drawn else 0.0
     return "D2" if 0.7 < decades < 2.5 else 1 if 2.5 <= decades < 6 else None
-
-
-def _positive(lines: Iterable[Line]) -> list[float]:
-    return [value for line in lines for value in line.mean if value > 0 and math.isfinite(value)]
 
 
 def _drawn(values: Iterable[float]) -> list[float | None]:
@@ -210,8 +189,7 @@ def _matrix(setting: Matrices, figure: Cosines) -> Any:
     x = ticks | {"tickangle": -45, "range": [-0.5, size - 1.5]}
     y = ticks | {"range": [size - 0.5, 0.5]}
     told = {"frames": [rounded(m) for m in setting.matrices], "steps": setting.steps}
-    layout = _LAYOUT | {"margin": margin, "xaxis": x, "yaxis": y, "meta": told}
-    return _graph().Figure([trace], layout)
+    return _plot([trace], {"margin": margin, "xaxis": x, "yaxis": y, "meta": told})
 
 
 def rounded(matrix: Iterable[Iterable[float]]) -> list[list[float | None]]:
@@ -249,7 +227,7 @@ def _shape(figure: Triangle, i: int, look: Look) -> list[dict[str, Any]]:
     meta = {"label": shape.label, "kind": ""}
     x, y = closed([figure.point(a, c.ratio, shift) for a, c in enumerate(shape.corners)])
     texts = [
-        f"{symbol} {c.value.mean:.3g}<br>{c.ratio:.2g} of the worst"
+        f"{symbol} {number(c.value.estimate)}<br>{number(c.ratio, 2)} of the worst"
         for (_, symbol), c in zip(AXES, shape.corners, strict=True)
     ]
     outline = {
@@ -295,15 +273,3 @@ def plain(text: str) -> str:
     '&lt;b&gt;a&lt;/b&gt;'
     """
     return html.escape(text, quote=False)
-
-
-def shortened(name: str, longest: int = LONGEST_NAME) -> str:
-    """A name that fits beside an axis: its beginning, and its end, which often tells it apart.
-
-    >>> shortened("a very long objective 7")
-    'a very long …ive 7'
-    """
-    if len(name) <= longest:
-        return name
-    end = (longest - 1) // 3
-    return f"{name[: longest - 1 - end]}…{name[-end:]}"

@@ -1,7 +1,11 @@
-"""Numbers as people read them."""
+"""Numbers, and lists of things, as people read them: the one place that decides how they look."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trimol.runs.statistics import Interval
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -19,29 +23,67 @@ def number(value: float | None, digits: int = 3) -> str:
     if value == 0 or 0.001 <= abs(value) < 10**digits or (value == int(value) and abs(value) < 1e5):
         return _minus(f"{value:.{max(digits, len(str(int(abs(value)))))}g}")
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-    return _minus(f"{_trimmed(mantissa)}e{int(exponent)}")
+    trimmed = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+    return _minus(f"{trimmed}e{int(exponent)}")
 
 
-def interval(mean: float, half: float | None) -> str:
-    """A mean with its half width, to the digits that the half width justifies.
+def spread(mean: float, half: float | None, exponent: int = 0) -> tuple[str, str]:
+    """A mean and its half width in a power of ten, to the digits that the half width justifies.
+
+    >>> spread(6.36e-3, 3.3e-4, exponent=-3), spread(1.5, None), spread(0.5, 0.0)
+    (('6.36', '0.33'), ('1.5', ''), ('0.5', '0'))
+    """
+    mean /= 10.0**exponent
+    if half is None or not math.isfinite(mean) or not math.isfinite(half):
+        return number(mean), ""
+    if half == 0:
+        return number(mean), "0"
+    half /= 10.0**exponent
+    # Two digits of the half width, but no more than six in all.
+    decimals = max(0, min(1 - _order(half), 5 - _order(max(abs(mean), half))))
+    return _minus(f"{mean:.{decimals}f}"), f"{half:.{decimals}f}"
+
+
+def interval(mean: float | None, half: float | None, exponent: int = 0) -> str:
+    """A mean with its half width, as `spread` writes them; a dash for none.
 
     >>> interval(0.97432, 0.0021), interval(1.94e-5, 1.2e-6), interval(0.00194, None)
     ('0.9743 ± 0.0021', '(1.94 ± 0.12)e-5', '0.00194')
-    >>> interval(12.0, 340.0), interval(0.5, 0.0)
-    ('12 ± 340', '0.5 ± 0')
+    >>> interval(12.0, 340.0), interval(0.5, 0.0), interval(None, None)
+    ('12 ± 340', '0.5 ± 0', '–')
     """
-    if half is None or not math.isfinite(mean) or not math.isfinite(half):
-        return number(mean)
-    if half == 0:
-        return f"{number(mean)} ± 0"
-    largest = max(abs(mean), half)
-    order = math.floor(math.log10(largest))
-    place = max(math.floor(math.log10(half)) - 1, order - 5)
+    if mean is None:
+        return number(None)
+    largest = max(abs(mean), half or 0.0) / 10.0**exponent
+    order = _order(largest) if half and 0 < largest < math.inf else 0
     if -4 <= order <= 4:
-        decimals = max(0, -place)
-        return _minus(f"{mean:.{decimals}f} ± {half:.{decimals}f}")
-    decimals, scale = order - place, 10.0**order
-    return _minus(f"({mean / scale:.{decimals}f} ± {half / scale:.{decimals}f})e{order}")
+        order = 0
+    middle, width = spread(mean, half, exponent + order)
+    if not width:
+        return number(mean / 10.0**exponent)
+    return f"({middle} ± {width})e{order}" if order else f"{middle} ± {width}"
+
+
+def estimated(mean: "Interval", total: int, exponent: int = 0) -> str:
+    """The mean of those of so many runs that have one, and how many these are if not all."""
+    if not total:
+        return number(None)
+    text = interval(mean.estimate, mean.half, exponent)
+    return text if mean.n == total else f"{text} ({mean.n} of {total} finite)"
+
+
+def share(weight: float | None) -> str:
+    """A weight λ, to hundredths; a dash for none."""
+    return number(None) if weight is None else f"{weight:.2f}"
+
+
+def short(value: Any) -> str:
+    """A setting as one would type it.
+
+    >>> short(30.0), short(0.01), short("cosine")
+    ('30', '0.01', 'cosine')
+    """
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def unit(values: Iterable[float]) -> int:
@@ -66,6 +108,20 @@ def power(exponent: int) -> str:
     return f" ×10{raised}" if exponent else ""
 
 
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> duration(4.2), duration(75), duration(7300)
+    ('4 s', '1 min 15 s', '2 h 1 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
 def count(n: int, thing: str) -> str:
     """How many of a thing, in words that agree.
 
@@ -75,13 +131,43 @@ def count(n: int, thing: str) -> str:
     return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
 
 
-def _trimmed(mantissa: str) -> str:
-    return mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+def counts(ns: Sequence[int], thing: str) -> str:
+    """From the first to the last of sorted numbers of a thing.
+
+    >>> counts([3], "seed"), counts([1, 2, 5], "seed"), counts([], "seed")
+    ('3 seeds', '1 to 5 seeds', 'no seeds')
+    """
+    if len(ns) == 1:
+        return count(ns[0], thing)
+    return f"{ns[0]} to {count(ns[-1], thing)}" if ns else f"no {thing}s"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence.
+
+    >>> listed(["a", "b", "c"]), listed(["a"])
+    ('a, b and c', 'a')
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def shortened(name: str, longest: int = 18) -> str:
+    """A name that fits beside an axis: its beginning, and its end, which often tells it apart.
+
+    >>> shortened("a very long objective 7")
+    'a very long …ive 7'
+    """
+    if len(name) <= longest:
+        return name
+    end = (longest - 1) // 3
+    return f"{name[: longest - 1 - end]}…{name[-end:]}"
+
+
+def _order(value: float) -> int:
+    """The power of ten of a number's first digit."""
+    return math.floor(math.log10(value))
 
 
 def _minus(text: str) -> str:
     """A true minus in front of a number; the exponent's stays as programmers type it."""
-    return "".join(
-        "−" if char == "-" and (i == 0 or text[i - 1] in " (") else char
-        for i, char in enumerate(text)
-    )
+    return f"−{text[1:]}" if text.startswith("-") else text

@@ -13,31 +13,29 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from trimol._extras import require
 from trimol._failures import BadValue
 from trimol._version import __version__
 from trimol.report import _curves as curves
 from trimol.report import _interactive as interactive
 from trimol.report import _printed as printed
 from trimol.report import _summary as summary
-from trimol.report._commands import command
-from trimol.report._cosines import Cosines, cosines
-from trimol.report._curves import Curves
+from trimol.report._curves import Cosines, Curves
 from trimol.report._numbers import count, number
-from trimol.report._runs import Comparison, Setting, comparisons, flattened
-from trimol.report._studies_page import Picture, facts, measured_and_paper, pictures
-from trimol.report._style import Look, looks
+from trimol.report._runs import Comparison, Setting, command, comparisons
+from trimol.report._style import Look, looks, needed
 from trimol.report._summary import Table
 from trimol.report._triangle import Triangle, triangle
 from trimol.runs import _storage as files
 from trimol.runs import store
 from trimol.runs import study as results
+from trimol.runs._storage import StoreError
 from trimol.runs.store import StoredRun
 from trimol.runs.study import Study
 
 PAGE = "report.html"
 FIGURES = "figures"
 GLYPHS = {"circle": "●", "square": "■", "diamond": "◆", "triangle-up": "▲", "x": "✕"}
+KINDS = {".svg": "image/svg+xml", ".png": "image/png"}
 # A study with more rows than this hides them behind a click.
 LONG_TABLE = 40
 Info = Curves | Cosines | Triangle
@@ -56,18 +54,20 @@ class Link:
 
 
 @dataclass(frozen=True)
-class PanelView:
-    """One plot.
+class Picture:
+    """A figure inside the page: its file's name, and the file itself as a ``data:`` URI."""
 
-    Attributes:
-        title: Its heading.
-        label: The setting that all of it belongs to; empty for a plot of several.
-        plot: The plot as JSON, ready for a ``<script>`` element.
-    """
+    name: str
+    uri: str
+
+
+@dataclass(frozen=True)
+class PanelView:
+    """One plot."""
 
     title: str
-    label: str
-    plot: str
+    label: str  # the setting that all of it belongs to; empty for a plot of several
+    plot: str  # as JSON, ready for a ``<script>`` element
 
 
 @dataclass(frozen=True)
@@ -154,12 +154,26 @@ def write(folder: Path | str) -> Path:
     runs = [run for run in store.find(folder) if not _of_a_study(run, studies)]
     if not runs and not studies:
         raise ReportError(f"folder must hold runs or studies, found none in {str(folder)!r}")
-    found = comparisons(runs)
-    style = looks(label for comparison in found for label in comparison.labels)
-    views = [_comparison(comparison, style, folder) for comparison in found]
+    compared = comparisons(runs)
+    style = looks(label for comparison in compared for label in comparison.labels)
+    views = [_comparison(comparison, style, folder) for comparison in compared]
     page = _rendered(folder, views, [_study(study, folder) for study in studies])
     files.write(folder / PAGE, page.encode())
     return folder / PAGE
+
+
+def pictures(study: Study) -> list[Picture]:
+    """The study's figures: of one drawn in several formats the vector graphic, once."""
+    if study.folder is None:
+        return []
+    chosen: dict[str, Path] = {}
+    for ending in KINDS:
+        for name in study.figures:
+            path = study.folder / name
+            if path.suffix == ending:
+                chosen.setdefault(path.stem, path)
+    order = list(dict.fromkeys(Path(name).stem for name in study.figures))
+    return [_picture(chosen[stem]) for stem in order if stem in chosen]
 
 
 def _of_a_study(run: StoredRun, studies: Iterable[Study]) -> bool:
@@ -175,7 +189,7 @@ def _comparison(comparison: Comparison, style: Mapping[str, Look], folder: Path)
         curves.metrics(comparison),
         curves.weights(comparison),
         curves.conflicts(comparison),
-        cosines(comparison),
+        curves.cosines(comparison),
     ]
     return ComparisonView(
         comparison=comparison,
@@ -187,7 +201,7 @@ def _comparison(comparison: Comparison, style: Mapping[str, Look], folder: Path)
         ),
         figures=tuple(_figure(info, comparison, style, folder) for info in infos if info),
         absent=tuple(summary.absent(comparison)),
-        settings=_settings(comparison),
+        settings=summary.settings(comparison),
         environments=_environments(comparison),
         runs=tuple(
             _run(setting, run, folder)
@@ -234,33 +248,18 @@ def _save(
     return tuple(links)
 
 
-def _settings(comparison: Comparison) -> Table:
-    """What every setting was run with."""
-    flat = [flattened(setting.runs[0].config.model_dump()) for setting in comparison.settings]
-    names = [n for n in dict.fromkeys(name for f in flat for name in f) if n != "method"]
-    rows = tuple(
-        (setting.label, ", ".join(map(str, setting.seeds)), *(_value(f, name) for name in names))
-        for setting, f in zip(comparison.settings, flat, strict=True)
-    )
-    return Table(("method", "seeds", *names), rows)
-
-
-def _value(flat: Mapping[str, Any], name: str) -> str:
-    return str(flat[name]) if name in flat else number(None)
-
-
 def _environments(comparison: Comparison) -> tuple[tuple[str, str], ...]:
     """The task's options, then every value that the runs' environments have, but their times."""
     runs = [run for s in comparison.settings for run in (*s.runs, *s.left_out)]
-    found: dict[str, dict[str, None]] = {"task": {runs[0].config.task: None}}
+    values: dict[str, dict[str, None]] = {"task": {runs[0].config.task: None}}
     for run in runs:
-        for name, value in (*_options(run), *facts(run.environment)):
+        for name, value in (*_options(run), *_facts(run.environment)):
             if name != "started":
-                found.setdefault(name, {})[value] = None
+                values.setdefault(name, {})[value] = None
     seconds = [run.summary["seconds"] for run in runs if run.summary and "seconds" in run.summary]
     if seconds:
-        found["time of all finished runs"] = {f"{number(sum(seconds))} s": None}
-    return tuple((name, ", ".join(values)) for name, values in found.items())
+        values["time of all finished runs"] = {f"{number(sum(seconds))} s": None}
+    return tuple((name, ", ".join(different)) for name, different in values.items())
 
 
 def _options(run: StoredRun) -> list[tuple[str, str]]:
@@ -285,11 +284,24 @@ def _study(study: Study, folder: Path) -> StudyView:
     return StudyView(
         study=study,
         pictures=tuple(pictures(study)),
-        rows=measured_and_paper(study),
+        rows=summary.measured_and_paper(study),
         long=len(study.rows) > LONG_TABLE,
-        environment=tuple(facts(study.environment)),
+        environment=tuple(_facts(study.environment)),
         links=tuple(_link(home / name, folder) for name in named),
     )
+
+
+def _picture(path: Path) -> Picture:
+    try:
+        content = base64.b64encode(path.read_bytes()).decode()
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    return Picture(path.name, f"data:{KINDS[path.suffix]};base64,{content}")
+
+
+def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """An environment, ready to be listed."""
+    return [(name, str(value)) for name, value in environment.items() if value is not None]
 
 
 def _link(path: Path, folder: Path, text: str | None = None) -> Link:
@@ -299,8 +311,8 @@ def _link(path: Path, folder: Path, text: str | None = None) -> Link:
 
 def _rendered(folder: Path, views: Sequence[ComparisonView], studies: Sequence[StudyView]) -> str:
     """The page. Jinja escapes every string; what is inserted as it is comes from this package."""
-    jinja = require("jinja2", extra="report", purpose="the report")
-    markup = require("markupsafe", extra="report", purpose="the report").Markup
+    jinja = needed("jinja2")
+    markup = needed("markupsafe").Markup
     environment = jinja.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja.StrictUndefined
     )

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from trimol._extras import require
-from trimol.report._cosines import Cosines
-from trimol.report._curves import Curves, Line, Panel
-from trimol.report._interactive import DIVERGING, GRID, shortened
-from trimol.report._style import Look
+from trimol.report._curves import Cosines, Curves, Line, Panel
+from trimol.report._numbers import shortened
+from trimol.report._style import DIVERGING, GRID, Look, needed
 from trimol.report._triangle import AXES, Triangle, closed
 
 FORMATS = ("svg", "pdf")
@@ -55,7 +53,7 @@ def cosines(figure: Cosines) -> dict[str, bytes]:
         canvas, axes = _panels(
             len(figure.settings), height=WIDTH, margins=(0.95, 0.12, 0.85, 0.3), below=0.45
         )
-        scale = _colours().LinearSegmentedColormap.from_list("cosine", DIVERGING)
+        scale = needed("matplotlib.colors").LinearSegmentedColormap.from_list("cosine", DIVERGING)
         names = [_text(shortened(name)) for name in figure.objectives]
         for ax, setting in zip(axes, figure.settings, strict=True):
             image = ax.imshow(setting.matrices[-1], cmap=scale, vmin=-1, vmax=1, aspect="auto")
@@ -87,8 +85,7 @@ def triangle(figure: Triangle, looks: Mapping[str, Look]) -> dict[str, bytes]:
 @contextmanager
 def _drawing() -> Iterator[None]:
     """Matplotlib in our style; a letter that its font lacks is drawn as a box, without a word."""
-    matplotlib = require("matplotlib", extra="report", purpose="the report")
-    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+    with needed("matplotlib").rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
 
@@ -104,20 +101,13 @@ def _panels(
     """A canvas with n pairs of axes, three in a row, or two by two.
 
     Placed by hand: Matplotlib's own layouts measure every label several times, which takes longer
-    than all the rest.
-
-    Args:
-        n: How many.
-        width: Inches of a panel, with its margins.
-        height: The same upwards.
-        margins: Inches inside a panel beside its axes: left, right, bottom, top.
-        below: Inches below all panels, for a legend.
+    than all the rest. Sizes are in inches: a panel's with its margins (left, right, bottom, top),
+    and what is left below all panels for a legend.
     """
-    figure = require("matplotlib.figure", extra="report", purpose="the report")
     across = n if n < 4 else 2 if n == 4 else 3
     down = math.ceil(n / across)
     total = (width * across, height * down + below)
-    canvas = figure.Figure(figsize=total)
+    canvas = needed("matplotlib.figure").Figure(figsize=total)
     left, right, bottom, top = margins
     axes = []
     for i in range(n):
@@ -129,10 +119,9 @@ def _panels(
 
 
 def _panel(ax: Any, panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> None:
-    shown = [line for line in panel.lines if line.kind in ("", *figure.kinds[:1])]
     logarithmic = panel.logarithmic and figure.scales[0] == "log"
-    low, high = _log_ends(panel.lines) if logarithmic else (-math.inf, math.inf)
-    for line in shown:
+    low, high = _log_ends(panel) if logarithmic else (-math.inf, math.inf)
+    for line in filter(figure.shown, panel.lines):
         _line(ax, line, looks[line.label], low, getattr(line, figure.progress[0]))
     ax.set(xlabel=figure.progress[0], ylabel=_text(panel.y))
     ax.set_title(_title(panel.title))
@@ -142,10 +131,6 @@ def _panel(ax: Any, panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> 
     elif panel.fixed is not None:
         low, high = panel.fixed
         ax.set_ylim(low - 0.03 * (high - low), high + 0.03 * (high - low))
-
-
-def _colours() -> Any:
-    return require("matplotlib.colors", extra="report", purpose="the report")
 
 
 def _line(ax: Any, line: Line, look: Look, lowest: float, x: Sequence[float]) -> None:
@@ -162,11 +147,10 @@ def _line(ax: Any, line: Line, look: Look, lowest: float, x: Sequence[float]) ->
     ax.plot(x, mean, **style)
 
 
-def _log_ends(lines: Iterable[Line]) -> tuple[float, float]:
-    """All means but zero and all upper ends fit; bands are cut a third below the smallest mean."""
-    means = [value for line in lines for value in line.mean if math.isfinite(value) and value > 0]
-    high = [value for line in lines for value in line.high if math.isfinite(value)]
-    return min(means) / 3, max(high) * 1.3
+def _log_ends(panel: Panel) -> tuple[float, float]:
+    """All means but zero and all upper ends fit; bands are cut below the smallest mean."""
+    high = [value for line in panel.lines for value in line.high if math.isfinite(value)]
+    return panel.floor, max(high) * 1.3
 
 
 def _triangle_grid(ax: Any, figure: Triangle) -> None:
@@ -196,12 +180,9 @@ def _shape(ax: Any, figure: Triangle, i: int, look: Look) -> None:
 
 
 def _legend(canvas: Any, labels: Iterable[str], looks: Mapping[str, Look]) -> None:
-    lines = require("matplotlib.lines", extra="report", purpose="the report")
-    unique = list(dict.fromkeys(labels))
-    handles = [
-        lines.Line2D([], [], color=looks[label].colour, marker=looks[label].marker)
-        for label in unique
-    ]
+    unique, line = list(dict.fromkeys(labels)), needed("matplotlib.lines").Line2D
+    chosen = [looks[label] for label in unique]
+    handles = [line([], [], color=look.colour, marker=look.marker) for look in chosen]
     names = [_text(shortened(label, LONGEST_LABEL)) for label in unique]
     across = min(_entries(canvas.get_size_inches()[0]), len(unique))
     canvas.legend(handles, names, loc="lower center", ncols=across, borderaxespad=0.2)

@@ -2,12 +2,15 @@
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trimol import methods
+from trimol.report._numbers import short
+from trimol.runs.config import RunConfig
 from trimol.runs.store import StoredRun
 
 # What does not tell two settings of a method apart: the task (which tells comparisons apart), the
@@ -17,21 +20,13 @@ ASIDE = ("task", "task_options", "source", "seed", "measure_every", "checkpoint_
 
 @dataclass(frozen=True)
 class Setting:
-    """A method with its step sizes on a task: runs that differ in their seed only.
+    """A method with its step sizes on a task: runs that differ in their seed only."""
 
-    Attributes:
-        label: The method's name, with what tells it from the method's other settings.
-        method: The method's name.
-        runs: The runs that count: the finished ones, or all if none is.
-        left_out: Unfinished runs that do not count, because others are finished.
-        finished: Whether the runs that count are finished.
-    """
-
-    label: str
+    label: str  # the method's name, with what tells it from the method's other settings
     method: str
-    runs: tuple[StoredRun, ...]
-    left_out: tuple[StoredRun, ...] = ()
-    finished: bool = True
+    runs: tuple[StoredRun, ...]  # those that count: the finished ones, or all if none is
+    left_out: tuple[StoredRun, ...] = ()  # unfinished beside finished ones
+    finished: bool = True  # whether the runs that count are
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -41,17 +36,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All runs of one task.
+    """All runs of one task."""
 
-    Attributes:
-        title: The task's name, with its options where two tasks share the name.
-        slug: The same for file names; distinct on the page.
-        objectives: The objectives' names.
-        settings: What was compared.
-    """
-
-    title: str
-    slug: str
+    title: str  # the task's name, with its options where two tasks share the name
+    slug: str  # the same for file names; distinct on the page
     objectives: tuple[str, ...]
     settings: tuple[Setting, ...]
 
@@ -62,13 +50,7 @@ class Comparison:
 
 
 def comparisons(runs: Iterable[StoredRun]) -> list[Comparison]:
-    """Sort runs by task, then by method and setting.
-
-    A seed that was run twice with one setting counts once.
-
-    Args:
-        runs: Stored runs, as ``store.find`` gives them.
-    """
+    """The runs by task, method and setting; a seed that was run twice with one counts once."""
     by_task = _grouped(runs, _task_key)
     names = [_task_name(group[0]) for group in by_task]
     titles = [
@@ -83,17 +65,12 @@ def comparisons(runs: Iterable[StoredRun]) -> list[Comparison]:
 
 
 def trajectory(runs: Iterable[StoredRun], column: str) -> dict[int, list[float]]:
-    """A measured number over all runs, by step, in the order of the steps.
-
-    Args:
-        runs: The runs.
-        column: The number's name in the records; ``|R_gen|`` is R_gen without its sign.
-    """
-    found: dict[int, list[float]] = {}
+    """A measured number over all runs, by step; ``|R_gen|`` is R_gen without its sign."""
+    values: dict[int, list[float]] = {}
     for run in runs:
         for step, value in _column(run, column):
-            found.setdefault(step, []).append(value)
-    return dict(sorted(found.items()))
+            values.setdefault(step, []).append(value)
+    return dict(sorted(values.items()))
 
 
 def last(runs: Iterable[StoredRun], column: str) -> list[float]:
@@ -130,6 +107,36 @@ def flattened(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**flat, **{_free(k, flat): v for k, v in config.get("hyperparameters", {}).items()}}
 
 
+def command(config: RunConfig) -> str:
+    """What to type to get this run again.
+
+    >>> command(RunConfig(task="digits", method="modo", lr=1.0, steps=9, seed=3))
+    'trimol run digits --method modo --lr 1.0 --steps 9 --batch-size 64 --seed 3 \
+--measure-every 0 --measure-rho 0.0'
+    """
+    flags = {
+        "method": config.method,
+        "lr": config.lr,
+        "steps": config.steps,
+        "batch-size": config.batch_size,
+        "seed": config.seed,
+        "measure-every": config.measure_every,
+        "measure-rho": config.rho,
+    }
+    if config.score_every:
+        flags["score-every"] = config.score_every
+    if config.precision != "no":
+        flags["precision"] = config.precision
+    # With the prefix, a hyper-parameter is never taken for a flag of the command.
+    own = {f"method.{name}": value for name, value in config.hyperparameters.items()}
+    words = ["trimol", "run", config.task]
+    for name, value in {**flags, **own}.items():
+        words += [f"--{name}", _typed(value)]
+    for name, value in config.task_options.items():
+        words += ["--option", f"{name}={_typed(value)}"]
+    return shlex.join(words)
+
+
 def _free(name: str, taken: Mapping[str, Any]) -> str:
     """A hyper-parameter may share its name with a setting of the run: ρ of the measure."""
     return f"method's {name}" if name in taken else name
@@ -144,6 +151,14 @@ def _grouped(runs: Iterable[StoredRun], key: Callable[[StoredRun], str]) -> list
 
 def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
+
+
+def _typed(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ",".join(map(_typed, value))
+    return str(value)
 
 
 def _task_key(run: StoredRun) -> str:
@@ -204,12 +219,8 @@ def _place(run: StoredRun) -> tuple[Any, ...]:
 def _label(run: StoredRun, names: Sequence[str]) -> str:
     flat = flattened(run.config.model_dump())
     return " ".join(
-        [run.config.method, *(f"{name}={_short(flat[name])}" for name in names if name in flat)]
+        [run.config.method, *(f"{name}={short(flat[name])}" for name in names if name in flat)]
     )
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _setting(label: str, runs: Sequence[StoredRun]) -> Setting:
@@ -223,10 +234,10 @@ def _setting(label: str, runs: Sequence[StoredRun]) -> Setting:
 
 
 def _by_seed(runs: Iterable[StoredRun]) -> dict[int, StoredRun]:
-    found: dict[int, StoredRun] = {}
+    first: dict[int, StoredRun] = {}
     for run in runs:
-        found.setdefault(run.config.seed, run)
-    return dict(sorted(found.items()))
+        first.setdefault(run.config.seed, run)
+    return dict(sorted(first.items()))
 
 
 def _column(run: StoredRun, column: str) -> list[tuple[int, float]]:

@@ -1,27 +1,35 @@
-"""What it came to: the sentences at the top, the table of final numbers, and what to beware of."""
+"""What it came to, in sentences and tables: of a comparison and of a study."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from trimol.errors import conflict_over_runs
-from trimol.report._means import Estimate, estimate
-from trimol.report._numbers import count, interval, number, power, unit
-from trimol.report._runs import Comparison, Setting, columns, last
+from trimol.report._numbers import (
+    count,
+    counts,
+    estimated,
+    interval,
+    listed,
+    number,
+    power,
+    unit,
+)
+from trimol.report._runs import Comparison, Setting, columns, flattened, last
 from trimol.report._triangle import AXES, Triangle
+from trimol.runs.statistics import finite_mean
 from trimol.runs.store import DIRECTION, StoredRun
+from trimol.runs.study import COLUMNS, Row, Study
 
 MOST_NAMED = 4
+# These of a study's row have a column of their own beside the setting's.
+VERDICT, PAPER_SPREAD, HALF = "verdict", "paper_std", "ci"
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table as text.
-
-    Attributes:
-        columns: The headings.
-        rows: The cells, a row a list; the first cell of a row names it.
-    """
+    """A table as text; the first cell of a row names it."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -41,19 +49,56 @@ def final(comparison: Comparison) -> Table:
         **{name: f"metric/{name}" for name in columns(comparison, "metric/")},
         **{name: name for name in ("R_opt", "R_pop", "|R_gen|", "E_ca", "E_caw")},
     }
-    found = {
-        heading: [estimate(last(setting.runs, column)) for setting in comparison.settings]
+    values = {
+        heading: [last(setting.runs, column) for setting in comparison.settings]
         for heading, column in names.items()
     }
-    found["E_ca of the mean"] = [_of_the_mean(setting) for setting in comparison.settings]
-    kept = {name: column for name, column in found.items() if any(e.total for e in column)}
-    units = {name: unit(e.mean for e in column) for name, column in kept.items()}
-    cells = [[_cell(e, units[name]) for e in column] for name, column in kept.items()]
+    values["E_ca of the mean"] = [_of_the_mean(setting) for setting in comparison.settings]
+    measured = {name: column for name, column in values.items() if any(column)}
+    units, cells = zip(*map(_in_one_unit, measured.values()), strict=True) if measured else ((), ())
     seeds = [str(len(setting.runs)) for setting in comparison.settings]
     return Table(
-        ("method", "seeds", *(name + power(units[name]) for name in kept)),
+        ("method", "seeds", *(n + power(u) for n, u in zip(measured, units, strict=True))),
         tuple(zip(comparison.labels, seeds, *cells, strict=True)),
     )
+
+
+def settings(comparison: Comparison) -> Table:
+    """What every setting was run with."""
+    flat = [flattened(setting.runs[0].config.model_dump()) for setting in comparison.settings]
+    names = [n for n in dict.fromkeys(name for f in flat for name in f) if n != "method"]
+    rows = tuple(
+        (
+            setting.label,
+            ", ".join(map(str, setting.seeds)),
+            *(str(f[name]) if name in f else number(None) for name in names),
+        )
+        for setting, f in zip(comparison.settings, flat, strict=True)
+    )
+    return Table(("method", "seeds", *names), rows)
+
+
+def measured_and_paper(study: Study) -> Table:
+    """A study's rows: mean ± standard deviation, interval, the paper's number and the verdict."""
+    rows = study.rows
+    apart = (*COLUMNS, VERDICT, PAPER_SPREAD, HALF)
+    own = dict.fromkeys(name for row in rows for name in row if name not in apart)
+    # A calculation or a single trial has no spread.
+    measured = "measured" + " (mean ± std)" * any(row["std"] is not None for row in rows)
+    columns = {
+        "method": [str(row["method"]) for row in rows],
+        **{name: [_text(row.get(name)) for row in rows] for name in own},
+        "metric": [str(row["metric"]) for row in rows],
+        measured: [interval(row["mean"], row["std"]) for row in rows],
+        "n": [str(row["n"]) for row in rows],
+    }
+    if any(row.get(HALF) is not None for row in rows):
+        columns["95 % interval of the mean"] = [_ends(row) for row in rows]
+    if any(row["paper"] is not None for row in rows):
+        columns["paper"] = [interval(row["paper"], row.get(PAPER_SPREAD)) for row in rows]
+    if any(row.get(VERDICT) for row in rows):
+        columns["verdict"] = [_text(row.get(VERDICT)) for row in rows]
+    return Table(tuple(columns), tuple(zip(*columns.values(), strict=True)))
 
 
 def relative(figure: Triangle) -> Table:
@@ -78,13 +123,13 @@ def warnings(comparison: Comparison) -> list[str]:
 
 def absent(comparison: Comparison) -> list[str]:
     """Which figures are missing, and why."""
-    settings = comparison.settings
-    if not any(last(setting.runs, "R_opt") for setting in settings):
+    compared = comparison.settings
+    if not any(last(setting.runs, "R_opt") for setting in compared):
         return ["Nothing has been measured yet."]
     texts = []
-    if not any(last(setting.runs, "R_pop") for setting in settings):
+    if not any(last(setting.runs, "R_pop") for setting in compared):
         texts.append("There is no test data: R_pop and R_gen are not known.")
-    elif len(settings) < 2:
+    elif len(compared) < 2:
         texts.append("One method alone makes no trade-off: no triangle of the three errors.")
     if len(comparison.objectives) == 1:
         texts.append("There is one objective: its weight is always 1, and nothing conflicts.")
@@ -92,17 +137,17 @@ def absent(comparison: Comparison) -> list[str]:
 
 
 def _compared(comparison: Comparison) -> str:
-    settings = comparison.settings
-    configs = [run.config for setting in settings for run in setting.runs]
-    seeds = sorted({len(setting.runs) for setting in settings})
-    objectives = len(comparison.objectives)
-    what = count(len(settings), "method" if _one_each(settings) else "setting")
+    compared, objectives = comparison.settings, comparison.objectives
+    configs = [run.config for setting in compared for run in setting.runs]
+    seeds = sorted({len(setting.runs) for setting in compared})
+    one_each = len({setting.method for setting in compared}) == len(compared)
     return (
-        f"{what} on {comparison.title} with {count(objectives, 'objective')}"
-        f"{': ' + _listed(comparison.objectives) if 0 < objectives <= 6 else ''}; "
-        f"{_range(seeds, 'seed')}{' each' if len(settings) > 1 else ''}, "
-        f"{_range(sorted({c.steps for c in configs}), 'step')} of "
-        f"{_range(sorted({c.batch_size for c in configs}), 'sample')}."
+        f"{count(len(compared), 'method' if one_each else 'setting')} on {comparison.title} with "
+        f"{count(len(objectives), 'objective')}"
+        f"{': ' + listed(objectives) if 0 < len(objectives) <= 6 else ''}; "
+        f"{counts(seeds, 'seed')}{' each' if len(compared) > 1 else ''}, "
+        f"{counts(sorted({c.steps for c in configs}), 'step')} of "
+        f"{counts(sorted({c.batch_size for c in configs}), 'sample')}."
     )
 
 
@@ -112,46 +157,49 @@ def _smallest(comparison: Comparison) -> list[str]:
         return []
     parts = []
     for name, column in AXES:
-        found = {s.label: estimate(last(s.runs, column)) for s in comparison.settings}
-        found = {label: e for label, e in found.items() if e.n}
-        if len(found) > 1:
-            parts.append(f"{name} error {column}: {_winner(found)}")
+        values = {s.label: last(s.runs, column) for s in comparison.settings}
+        known = {
+            label: column for label, column in values.items() if any(map(math.isfinite, column))
+        }
+        if len(known) > 1:
+            parts.append(f"{name} error {column}: {_winner(known)}")
     return [f"Smallest {'; '.join(parts)}."] if parts else []
 
 
-def _winner(found: dict[str, Estimate]) -> str:
-    best = min(found, key=lambda label: found[label].mean)
-    text = f"{best}, {_cell(found[best])}"
-    if found[best].half is None:
+def _winner(values: dict[str, list[float]]) -> str:
+    means = {label: finite_mean(column) for label, column in values.items()}
+    best = min(means, key=lambda label: means[label].estimate)
+    text = f"{best}, {estimated(means[best], len(values[best]))}"
+    if means[best].half is None:
         return f"{text} (one seed)"
-    rivals = [
+    near = [
         label
-        for label, other in found.items()
-        if label != best and other.half is not None and other.low <= found[best].high
+        for label, other in means.items()
+        if label != best and other.half is not None and other.low <= means[best].high
     ]
-    if len(rivals) > MOST_NAMED:
-        return f"{text} (intervals overlap with {len(rivals)} others)"
-    return f"{text} (intervals overlap: {_listed(rivals)})" if rivals else text
+    if len(near) > MOST_NAMED:
+        return f"{text} (intervals overlap with {len(near)} others)"
+    return f"{text} (intervals overlap: {listed(near)})" if near else text
 
 
-def _cell(found: Estimate, exponent: int = 0) -> str:
-    if not found.total:
-        return number(None)
-    scale = 10.0**exponent
-    text = interval(found.mean / scale, None if found.half is None else found.half / scale)
-    return text if found.n == found.total else f"{text} ({found.n} of {found.total} finite)"
+def _in_one_unit(column: Sequence[Sequence[float]]) -> tuple[int, list[str]]:
+    """The power of ten that suits a column, and its cells: the mean of each group's values."""
+    means = [finite_mean(values) for values in column]
+    exponent = unit(mean.estimate for mean in means)
+    sizes = map(len, column)
+    return exponent, [estimated(m, size, exponent) for m, size in zip(means, sizes, strict=True)]
 
 
-def _of_the_mean(setting: Setting) -> Estimate:
-    """The definition's E_ca, with the expectation over runs inside the norm: one number."""
+def _of_the_mean(setting: Setting) -> list[float]:
+    """The definition's E_ca, with the expectation over runs inside the norm: one number at most."""
     stored = all((run.path / DIRECTION).exists() for run in setting.runs)
     if not setting.finished or len(setting.runs) < 2 or not stored:
-        return estimate([])
-    return estimate([conflict_over_runs(run.direction for run in setting.runs).definition])
+        return []
+    return [conflict_over_runs(run.direction for run in setting.runs).definition]
 
 
 def _multiple(ratio: float) -> str:
-    return "1 (worst)" if ratio == 1 else f"{number(ratio, 2)}"
+    return "1 (worst)" if ratio == 1 else number(ratio, 2)
 
 
 def _unfinished(setting: Setting) -> list[str]:
@@ -160,10 +208,10 @@ def _unfinished(setting: Setting) -> list[str]:
         total = setting.runs[0].config.steps
         return [
             f"{setting.label}: no run is finished; shown as far as measured "
-            f"(step {_listed([str(step) for step in reached])} of {total})."
+            f"(step {listed([str(step) for step in reached])} of {total})."
         ]
     if setting.left_out:
-        seeds = _listed([str(run.config.seed) for run in setting.left_out])
+        seeds = listed([str(run.config.seed) for run in setting.left_out])
         return [f"{setting.label}: unfinished and left out: seed {seeds}."]
     return []
 
@@ -174,13 +222,12 @@ def _reached(run: StoredRun) -> int:
 
 
 def _not_finite(setting: Setting) -> list[str]:
-    found = [_first_not_finite(run) for run in setting.runs]
-    steps = [step for step in found if step is not None]
+    steps = [s for run in setting.runs if (s := _first_not_finite(run)) is not None]
     if not steps:
         return []
     return [
-        f"{setting.label}: {len(steps)} of {count(len(found), 'run')} recorded numbers that are "
-        f"not finite, from step {min(steps)} on; means are over the finite ones."
+        f"{setting.label}: {len(steps)} of {count(len(setting.runs), 'run')} recorded numbers "
+        f"that are not finite, from step {min(steps)} on; means are over the finite ones."
     ]
 
 
@@ -199,19 +246,21 @@ def _few_seeds(comparison: Comparison) -> list[str]:
     single = [setting.label for setting in comparison.settings if len(setting.runs) == 1]
     if not single:
         return []
-    who = "every method" if len(single) == len(comparison.settings) else _listed(single)
+    who = "every method" if len(single) == len(comparison.settings) else listed(single)
     return [f"One seed only for {who}: no interval, and no telling a difference from luck."]
 
 
-def _one_each(settings: Sequence[Setting]) -> bool:
-    return len({setting.method for setting in settings}) == len(settings)
+def _ends(row: Row) -> str:
+    """From where to where the interval of a mean reaches."""
+    half = row.get(HALF)
+    if half is None:
+        return number(None)
+    return f"{number(row['mean'] - half)} to {number(row['mean'] + half)}"
 
 
-def _range(values: Sequence[int], thing: str) -> str:
-    if len(values) == 1:
-        return count(values[0], thing)
-    return f"{values[0]} to {count(values[-1], thing)}" if values else f"no {thing}s"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _text(value: Any) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(_text, value))
+    return number(None) if value is None else str(value)

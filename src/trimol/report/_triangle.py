@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trimol.report._means import Estimate, estimate
 from trimol.report._runs import Comparison, last
+from trimol.runs.statistics import Interval, finite_mean
 
 AXES = (
     ("optimization", "R_opt"),
@@ -19,18 +19,11 @@ FARTHEST = 1.3  # where a whisker is cut that reaches far beyond the worst mean
 
 @dataclass(frozen=True)
 class Corner:
-    """One setting's error on one axis.
+    """One setting's error on one axis, and beside it the same divided by the largest mean."""
 
-    Attributes:
-        value: The error itself: mean over seeds and interval.
-        ratio: The mean divided by the largest mean of the settings.
-        low: The interval's lower end, divided likewise; not below 0.
-        high: Its upper end, divided likewise.
-    """
-
-    value: Estimate
+    value: Interval
     ratio: float
-    low: float
+    low: float  # not below 0
     high: float
 
 
@@ -39,26 +32,18 @@ class Shape:
     """One setting's three errors, in the order of ``AXES``."""
 
     label: str
-    corners: tuple[Corner, Corner, Corner]
+    corners: tuple[Corner, ...]
 
 
 @dataclass(frozen=True)
 class Triangle:
-    """A figure of three logarithmic axes.
+    """A figure of three logarithmic axes."""
 
-    Attributes:
-        name: Its name in file names.
-        title: Its heading.
-        caption: How to read it.
-        shapes: The settings.
-        decades: How many powers of ten lie between the centre and the worst method.
-    """
-
-    name: str
+    name: str  # in file names
     title: str
     caption: str
     shapes: tuple[Shape, ...]
-    decades: int
+    decades: int  # powers of ten between the centre and the worst method
 
     def radius(self, ratio: float) -> float:
         """The distance from the centre: 1 for the worst mean, 0 for ``10^-decades`` of it and less.
@@ -123,14 +108,16 @@ def triangle(comparison: Comparison) -> Triangle | None:
     None without two settings that have measured all three.
     """
     measured = {
-        setting.label: [estimate(last(setting.runs, column)) for _, column in AXES]
+        setting.label: [finite_mean(last(setting.runs, column)) for _, column in AXES]
         for setting in comparison.settings
     }
-    full = {label: found for label, found in measured.items() if all(e.n for e in found)}
+    full = {label: errors for label, errors in measured.items() if all(e.n for e in errors)}
     if len(full) < 2:
         return None
-    worst = [max(found[axis].mean for found in full.values()) for axis in range(len(AXES))]
-    shapes = tuple(_shape(label, found, worst) for label, found in full.items())
+    worst = [max(errors[axis].estimate for errors in full.values()) for axis in range(len(AXES))]
+    shapes = tuple(
+        Shape(label, tuple(map(_corner, errors, worst))) for label, errors in full.items()
+    )
     smallest = min((c.ratio for shape in shapes for c in shape.corners if c.ratio > 0), default=1.0)
     decades = min(MOST_DECADES, max(1, math.ceil(-math.log10(smallest) + 0.1)))
     return Triangle(
@@ -163,13 +150,7 @@ def closed(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[flo
     return [x for x, _ in around], [y for _, y in around]
 
 
-def _shape(label: str, found: list[Estimate], worst: list[float]) -> Shape:
-    first, second, third = (
-        _corner(value, scale) for value, scale in zip(found, worst, strict=True)
-    )
-    return Shape(label, (first, second, third))
-
-
-def _corner(value: Estimate, worst: float) -> Corner:
+def _corner(value: Interval, worst: float) -> Corner:
     scale = worst or 1.0  # all zero: nobody is worse than anybody
-    return Corner(value, value.mean / scale, max(0.0, value.low / scale), value.high / scale)
+    low, high = value.band
+    return Corner(value, value.estimate / scale, max(0.0, low / scale), high / scale)

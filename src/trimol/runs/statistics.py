@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -107,6 +107,17 @@ class Interval:
     high: float
     n: int
 
+    @property
+    def half(self) -> float | None:
+        """Half the width; None where there is no end."""
+        half = self.high / 2 - self.low / 2
+        return half if math.isfinite(half) else None
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """Where a band around the estimate ends: at the estimate itself where there is no end."""
+        return (self.estimate,) * 2 if self.half is None else (self.low, self.high)
+
     def __str__(self) -> str:
         return f"{self.estimate:.3g} [{self.low:.3g}, {self.high:.3g}]"
 
@@ -117,13 +128,27 @@ def mean(values: Array) -> Interval:
     >>> print(mean(np.array([1.0, 2.0, 3.0])))
     2 [-0.484, 4.48]
     """
-    values = _checked(values)
-    centre = float(values.mean())
-    if len(values) < 2:
-        return Interval(centre, -np.inf, np.inf, len(values))
-    error = float(values.std(ddof=1)) / np.sqrt(len(values))
-    half = quantile(len(values) - 1) * error
-    return Interval(centre, centre - half, centre + half, len(values))
+    return finite_mean(_checked(values).tolist())
+
+
+def finite_mean(values: Iterable[float]) -> Interval:
+    """The mean of the values that are finite, as `mean` gives it; NaN if there is none.
+
+    >>> finite_mean([1.0, 3.0, float("nan")]).n
+    2
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    n = len(finite)
+    if not n:
+        return Interval(math.nan, -math.inf, math.inf, 0)
+    # Scaled, so that values near the largest float do not overflow when squared.
+    scale = max(map(abs, finite)) or 1.0
+    centre, half = math.fsum(value / scale for value in finite) / n, math.inf
+    if n > 1:
+        squares = math.fsum((value / scale - centre) ** 2 for value in finite)
+        half = scale * (quantile(n - 1) * math.sqrt(squares / (n - 1) / n))
+    centre *= scale
+    return Interval(centre, centre - half, centre + half, n)
 
 
 def fraction(events: NDArray[np.bool_]) -> Interval:

@@ -1,0 +1,2 @@
+from trimol.report._page import ReportError as ReportError
+from trimol.report._page import write as write
