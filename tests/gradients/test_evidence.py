@@ -1,7 +1,7 @@
 """What the losses of one step tell a method, and the scalar that it becomes."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import naive
@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from zoo import ZOO
 
-from trimol.gradients import Evidence, NonFinite, gramian, observed, product
+from trimol.gradients import Evidence, NonFinite, _rows, gramian, observed, product
+from trimol.gradients import evidence as _evidence
+from trimol.gradients._graph import Graph, record
 from trimol.gradients.losses import as_vector
 
 WEIGHTS = torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)
@@ -441,3 +443,23 @@ def test_observed_losses_need_no_graph() -> None:
         observed(x, 2)
     with pytest.raises(TypeError, match="losses must be floating point"):
         observed(torch.ones(2, dtype=torch.int64), 2)
+
+
+@pytest.mark.parametrize("chunk", [None, 2])
+@pytest.mark.parametrize("objectives", [3, 6])
+def test_a_gramian_and_its_scalar_read_the_graph_once(
+    monkeypatch: pytest.MonkeyPatch, chunk: int | None, objectives: int
+) -> None:
+    read = []
+
+    def spy(losses: Tensor, params: Sequence[Tensor]) -> Graph:
+        read.append(losses)
+        return record(losses, params)
+
+    for module in (_evidence, _rows):
+        monkeypatch.setattr(module, "record", spy)
+    x = torch.randn(objectives, requires_grad=True)
+    evidence = Evidence([x.sin() * x.sum()], [x], objectives)
+    evidence.gramian(chunk=chunk)
+    evidence.scalar(torch.full((objectives,), 1 / objectives)).backward()
+    assert len(read) == 1

@@ -1,5 +1,6 @@
 """Hooks that change gradients are noticed, wherever and whenever they were registered."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,7 @@ def losses(w: Tensor, hook: Callable[[Tensor], Any] = lambda y: None) -> Tensor:
 
 
 def possible(vector: Tensor, *params: Tensor) -> bool:
-    return hooks.possible(record(vector, params), params)
+    return hooks.possible(record(vector, params))
 
 
 def test_a_graph_recorded_after_the_last_hook_has_none() -> None:
@@ -131,3 +132,25 @@ def test_muted_hooks_do_not_run_and_come_back() -> None:
     with pytest.raises(KeyError), hooks.muted([x]):
         raise KeyError
     assert hooks.on_leaves([y, x])
+
+
+def test_a_watch_says_what_it_knows() -> None:
+    w = leaf(4, 4)
+    watch = hooks.Watch()
+    assert repr(watch) == "Watch(hooks=0, node=-1)"
+    w.sin().register_hook(lambda g: g)
+    assert hooks.possible(record(losses(w), [w]), watch)  # recorded before the first look
+    assert watch.hooks == torch.utils.hooks.RemovableHandle.next_id
+    assert not hooks.possible(record(losses(w), [w]), watch)
+
+
+def test_what_another_thread_saw_says_nothing_of_this_one() -> None:
+    """Nodes are numbered by thread: a young one here may be older than the other's hooks."""
+    w = leaf(4, 4)
+    for _ in range(50):
+        losses(w)  # numbers that the other thread has not reached
+    hooked = losses(w, lambda y: y.register_hook(lambda g: 2 * g))
+    other = threading.Thread(target=lambda: possible(losses(leaf(4, 4)), w))
+    other.start()
+    other.join()
+    assert possible(hooked, w)

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from trimol.gradients._params import checked, dense, trainable
+from trimol.gradients._backward import dense
+from trimol.gradients._params import checked, trainable
 
 
 def test_an_iterable_becomes_a_list_without_repetitions() -> None:

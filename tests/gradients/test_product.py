@@ -16,8 +16,9 @@ from torch.utils.checkpoint import checkpoint
 from zoo import ZOO, Attention, Net, draw, several
 
 from trimol.gradients import product
+from trimol.gradients._backward import gradient
 from trimol.gradients._graph import record
-from trimol.gradients._product import Directional, directional, gradient
+from trimol.gradients._product import Directional, directional
 from trimol.gradients.losses import as_vector
 
 ROUTES = ("tangents", "double-vjp", "backwards")
@@ -38,7 +39,7 @@ def computed(name: str) -> tuple[Tensor, Tensor, list[Tensor]]:
 def by_itself(first: Tensor, second: Tensor, params: list[Tensor]) -> Directional:
     live = [p for p in params if p.requires_grad]
     vector = gradient(second, live, simplex(second))
-    return directional(record(first, live), first, live, vector)
+    return directional(record(first, live), vector)
 
 
 def expected(first: Tensor, second: Tensor, params: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -116,7 +117,7 @@ def test_finite_differences(name: str) -> None:
     params = list(model.parameters())
     direction = [torch.randn_like(p) for p in params]
     first = model(x)
-    values = directional(record(first, params), first, params, direction).values
+    values = directional(record(first, params), direction).values
 
     def moved(step: float) -> Tensor:
         with torch.no_grad():

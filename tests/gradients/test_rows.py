@@ -15,6 +15,7 @@ from zoo import ZOO, draw, several
 
 from trimol.gradients import _rows as rows
 from trimol.gradients import gramian, jacobian
+from trimol.gradients._graph import record
 from trimol.gradients.losses import as_vector
 
 
@@ -80,7 +81,7 @@ def test_the_two_ways_are_really_two(way: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def _width(losses: Tensor, params: list[Tensor]) -> int:
-    return rows._batch_width(losses, params)
+    return rows._batch_width(losses, params, record(losses, params).nodes)
 
 
 def test_a_batch_is_for_many_losses_of_a_small_network() -> None:

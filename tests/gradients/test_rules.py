@@ -335,7 +335,7 @@ def _projected(output: Tensor, count: int = 6) -> Tensor:
 
 def _check(losses: Tensor, moving: list[Tensor], rtol: float = 1e-12) -> None:
     direction = [torch.randn_like(x) for x in moving]
-    got = push(record(losses, moving), losses, moving, direction)
+    got = push(record(losses, moving), direction)
     flat = torch.cat([d.reshape(-1).double() for d in direction])
     naive.assert_product(got, naive.jacobian(losses, moving), flat, rtol)
 
@@ -501,8 +501,8 @@ def test_the_rules_do_not_change_the_graph_or_its_tensors() -> None:
     versions = [t._version for t in moving]
     direction = [torch.randn_like(t) for t in moving]
     copies = [d.clone() for d in direction]
-    once = push(record(losses, moving), losses, moving, direction)
-    again = push(record(losses, moving), losses, moving, direction)
+    once = push(record(losses, moving), direction)
+    again = push(record(losses, moving), direction)
     assert torch.equal(once, again)
     assert [t._version for t in moving] == versions
     assert all(torch.equal(d, c) for d, c in zip(direction, copies, strict=True))

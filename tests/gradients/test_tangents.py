@@ -21,7 +21,7 @@ def leaf(*shape: int) -> Tensor:
 
 def assert_exact(losses: Tensor, moving: list[Tensor], rtol: float = 1e-12) -> None:
     direction = [torch.randn_like(x) for x in moving]
-    got = push(record(losses, moving), losses, moving, direction)
+    got = push(record(losses, moving), direction)
     assert got.dtype == losses.dtype
     flat = torch.cat([d.reshape(-1) for d in direction])
     naive.assert_product(got, naive.jacobian(losses, moving), flat, rtol)
@@ -106,7 +106,7 @@ def test_a_deep_graph_does_not_recurse() -> None:
 def test_the_losses_may_be_a_parameter() -> None:
     x, y = leaf(4), leaf(4)
     direction = [torch.randn_like(x), torch.randn_like(y)]
-    assert torch.equal(push(record(x, [x, y]), x, [x, y], direction), direction[0])
+    assert torch.equal(push(record(x, [x, y]), direction), direction[0])
 
 
 def test_a_loss_may_be_an_entry_of_a_parameter_or_a_parameter_without_dimensions() -> None:
@@ -117,7 +117,7 @@ def test_a_loss_may_be_an_entry_of_a_parameter_or_a_parameter_without_dimensions
 def test_losses_without_any_path_to_the_parameters_do_not_move() -> None:
     x, other = leaf(4), leaf(4)
     losses = other.sin()
-    got = push(record(losses, [x]), losses, [x], [torch.ones_like(x)])
+    got = push(record(losses, [x]), [torch.ones_like(x)])
     assert torch.equal(got, torch.zeros_like(losses))
 
 
@@ -153,7 +153,7 @@ def test_parameters_of_different_types() -> None:
     losses = several((single + torch.ones(4, 4, dtype=torch.float64)) @ double)
     moving = [single, double]
     direction = [torch.randn_like(x) for x in moving]
-    got = push(record(losses, moving), losses, moving, direction)
+    got = push(record(losses, moving), direction)
     flat = torch.cat([d.reshape(-1).double() for d in direction])
     naive.assert_product(got, naive.jacobian(losses, moving), flat, 1e-6)
 
@@ -164,7 +164,7 @@ def test_the_directions_are_not_changed() -> None:
     losses = several(w @ w + w)
     direction = torch.randn_like(w)
     copy = direction.clone()
-    push(record(losses, [w]), losses, [w], [direction])
+    push(record(losses, [w]), [direction])
     assert torch.equal(direction, copy)
 
 
@@ -187,7 +187,7 @@ def test_a_tangent_is_released_once_it_was_read(monkeypatch: pytest.MonkeyPatch)
     y = x = leaf(4)
     for _ in range(50):
         y = y.sin()
-    push(record(y, [x]), y, [x], [torch.ones_like(x)])
+    push(record(y, [x]), [torch.ones_like(x)])
     assert len(alive) == 50
     assert most <= 2
 
@@ -205,7 +205,7 @@ def test_a_python_node_raises() -> None:
     x = leaf(4)
     losses = Same.apply(x)
     with pytest.raises(Unsupported, match="SameBackward"):
-        push(record(losses, [x]), losses, [x], [torch.ones_like(x)])
+        push(record(losses, [x]), [torch.ones_like(x)])
     # but not where it does not lie between the losses and the parameters
     other = leaf(4)
     assert_exact(Same.apply(other) * x, [x])
@@ -214,8 +214,8 @@ def test_a_python_node_raises() -> None:
 def test_no_graph_is_recorded_and_autocast_does_not_round() -> None:
     w = torch.randn(4, 4, requires_grad=True)
     losses = several(w @ w)
-    outside = push(record(losses, [w]), losses, [w], [torch.ones_like(w)])
+    outside = push(record(losses, [w]), [torch.ones_like(w)])
     with torch.autocast("cpu", torch.bfloat16):
-        inside = push(record(losses, [w]), losses, [w], [torch.ones_like(w)])
+        inside = push(record(losses, [w]), [torch.ones_like(w)])
     assert not outside.requires_grad
     assert torch.equal(outside, inside)

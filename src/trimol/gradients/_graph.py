@@ -15,9 +15,11 @@ REENTRANT = "CheckpointFunctionBackward"
 
 @dataclass(frozen=True)
 class Graph:
-    """The recorded graph behind some losses.
+    """The recorded graph between some losses and parameters.
 
     Attributes:
+        losses: What it leads to.
+        params: Where it is entered; every one can receive a gradient.
         nodes: Every node comes after the nodes it takes its inputs from; the last made the losses.
         edges: For each node, where its inputs came from.
         entrances: Where a parameter, by its ``id``, enters: a node and the number of its output.
@@ -25,6 +27,8 @@ class Graph:
         others: The leaves that require a gradient and are not among the parameters.
     """
 
+    losses: Tensor
+    params: Sequence[Tensor]
     nodes: list[Node]
     edges: dict[Node, tuple[tuple[Node | None, int], ...]]
     entrances: dict[int, tuple[Node, int]]
@@ -67,7 +71,7 @@ def record(losses: Tensor, params: Sequence[Tensor]) -> Graph:
                     active.add(node)
                 else:
                     others.append(leaf)
-    return Graph(nodes, edges, entrances, active, others)
+    return Graph(losses, params, nodes, edges, entrances, active, others)
 
 
 def _check_checkpoint(node: Node) -> None:

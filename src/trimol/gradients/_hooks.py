@@ -6,9 +6,9 @@ intermediate result can only be registered after that result exists. So a graph 
 while the counter stood still has no hooks, except on the parameters, which do show theirs.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,27 +17,39 @@ from torch.utils.hooks import RemovableHandle
 from trimol.gradients._graph import Graph
 
 
-@dataclass
-class _Counter:
-    """The number of hooks when last looked at, and the youngest node when it was first seen."""
+class Watch(threading.local):
+    """What a thread knows of hooks (PyTorch numbers nodes by thread).
+
+    Attributes:
+        hooks: The process's counter of hooks when this thread last looked at it.
+        node: The thread's youngest node when the counter was first seen there: what is younger
+            was recorded after the last hook was registered. −1 before any hook.
+    """
 
     hooks: int = 0
     node: int = -1
 
+    def __repr__(self) -> str:
+        return f"Watch(hooks={self.hooks}, node={self.node})"
 
-_seen = _Counter()
+    def look(self) -> None:
+        """Take notice of hooks that were registered since the last look."""
+        if self.hooks != RemovableHandle.next_id:
+            self.hooks, self.node = RemovableHandle.next_id, _youngest_node()
 
 
-def possible(graph: Graph, params: Sequence[Tensor]) -> bool:
+WATCH = Watch()
+
+
+def possible(graph: Graph, watch: Watch = WATCH) -> bool:
     """Whether a hook may sit between the losses and the parameters.
 
-    "No" is certain for a graph that this thread recorded (PyTorch numbers nodes by thread).
+    "No" is certain for a graph that this thread recorded.
     """
-    if _seen.hooks != RemovableHandle.next_id:
-        _seen.hooks, _seen.node = RemovableHandle.next_id, _youngest_node()
-    if on_leaves(params):
+    watch.look()
+    if on_leaves(graph.params):
         return True
-    return _seen.node >= 0 and any(n._sequence_nr() <= _seen.node for n in graph.active)
+    return watch.node >= 0 and any(n._sequence_nr() <= watch.node for n in graph.active)
 
 
 def on_leaves(tensors: Sequence[Tensor]) -> bool:

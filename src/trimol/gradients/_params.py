@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-import torch
 from torch import Tensor, nn
 
 from trimol._failures import BadType, BadValue
@@ -16,21 +15,16 @@ def checked(params: Iterable[Tensor]) -> list[Tensor]:
         raise BadType(
             "params must be an iterable of tensors, found a module: pass its .parameters()"
         )
-    found: dict[int, Tensor] = {}
+    distinct: dict[int, Tensor] = {}
     for i, p in enumerate(params):
         if not isinstance(p, Tensor):
             raise BadType(f"params must hold tensors, found {type(p).__name__} at place {i}")
         if p.is_complex():
             raise BadType(f"params must be real, found {p.dtype} at place {i}")
-        found[id(p)] = p  # tied weights are one parameter
-    if not found:
+        distinct[id(p)] = p  # tied weights are one parameter
+    if not distinct:
         raise BadValue("params must hold at least one tensor, found none (an empty generator?)")
-    return list(found.values())
-
-
-def dense(gradient: Tensor) -> Tensor:
-    """A gradient as autograd gives it (some embeddings': sparse) as an ordinary tensor."""
-    return gradient if gradient.layout is torch.strided else gradient.to_dense()
+    return list(distinct.values())
 
 
 def trainable(params: Sequence[Tensor]) -> list[Tensor]:

@@ -26,8 +26,9 @@ from trimol._failures import BadType, BadValue
 from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._autocast import no_autocast
+from trimol.gradients._backward import dense, gradient, inner, norm, pulled
 from trimol.gradients._graph import Graph, record
-from trimol.gradients._params import checked, dense, trainable
+from trimol.gradients._params import checked, trainable
 from trimol.gradients._rules import Unsupported
 from trimol.gradients._tangents import push
 from trimol.gradients.losses import Losses, as_vector, entries
@@ -96,62 +97,44 @@ def product(
             f"{tuple(weights.shape)}"
         )
     vector = reduce.mean_large(gradient(two, live, weights))
-    local = directional(record(one, live), one, live, vector, route)
+    local = directional(record(one, live), vector, route)
     return reduce.mean_small(local.values)
 
 
-def gradient(
-    losses: Tensor, params: Sequence[Tensor], weights: Tensor, *, retain: bool = True
-) -> Sequence[Tensor]:
-    """G λ, one tensor per parameter (zeros where the losses do not reach it)."""
-    gradients = torch.autograd.grad(
-        losses, params, weights.to(losses), retain_graph=retain, materialize_grads=True
-    )
-    return [dense(g) for g in gradients]
-
-
-def directional(
-    graph: Graph,
-    losses: Tensor,
-    params: Sequence[Tensor],
-    vector: Sequence[Tensor],
-    route: Route | None = None,
-) -> Directional:
+def directional(graph: Graph, vector: Sequence[Tensor], route: Route | None = None) -> Directional:
     """Gᵀv of this process's losses, by ``route`` or by the fastest exact way."""
     reasons: list[str] = []
-    hooked = hooks.possible(graph, params)
+    hooked = hooks.possible(graph)
     if route in (None, "tangents"):
         try:
-            values = push(graph, losses, params, vector)
+            values = push(graph, vector)
             if hooked:
-                _verify(graph, losses, params, vector, values)
+                _verify(graph, vector, values)
             return Directional(values, "tangents")
         except Unsupported as error:
             reasons.append(f"no tangents: {error}")
     if route in (None, "double-vjp"):
         try:
-            values = _double_vjp(graph, losses, params, vector)
+            values = _double_vjp(graph, vector)
             if hooked or any(isinstance(node, BackwardCFunction) for node in graph.active):
-                _verify(graph, losses, params, vector, values)
+                _verify(graph, vector, values)
             return Directional(values, "double-vjp", "; ".join(reasons))
         except Unsupported as error:
             reasons.append(f"no double-vjp: {error}")
     if route in (None, "backwards"):
-        return Directional(_backwards(losses, params, vector), "backwards", "; ".join(reasons))
+        return Directional(_backwards(graph, vector), "backwards", "; ".join(reasons))
     raise BadValue(f"route {route!r} is not possible on this graph: {reasons[-1]}")
 
 
-def _double_vjp(
-    graph: Graph, losses: Tensor, params: Sequence[Tensor], vector: Sequence[Tensor]
-) -> Tensor:
+def _double_vjp(graph: Graph, vector: Sequence[Tensor]) -> Tensor:
     """∂⟨Gu, v⟩/∂u at u = 1."""
-    probe = torch.ones_like(losses).requires_grad_()
+    probe = torch.ones_like(graph.losses).requires_grad_()
     try:
         gradients = torch.autograd.grad(
-            losses, params, probe, create_graph=True, materialize_grads=True
+            graph.losses, graph.params, probe, create_graph=True, materialize_grads=True
         )
-        pulled = [dense(g) for g in gradients]
-        reached = [(p, v) for p, v in zip(pulled, vector, strict=True) if p.requires_grad]
+        moved = [dense(g) for g in gradients]
+        reached = [(p, v) for p, v in zip(moved, vector, strict=True) if p.requires_grad]
         if not reached:
             raise Unsupported("the backward pass left no graph")
         (values,) = torch.autograd.grad(
@@ -159,17 +142,11 @@ def _double_vjp(
         )
     except RuntimeError as error:
         raise Unsupported(str(error)) from error
-    _check_linear(graph, pulled, vector, values.double().sum())
+    _check_linear(graph, moved, vector, values.double().sum())
     return values
 
 
-def _verify(
-    graph: Graph,
-    losses: Tensor,
-    params: Sequence[Tensor],
-    vector: Sequence[Tensor],
-    values: Tensor,
-) -> None:
+def _verify(graph: Graph, vector: Sequence[Tensor], values: Tensor) -> None:
     """Hold Gᵀv against one plain backward, Gu.
 
     A hook is missed by tangents; a hook or a backward written in Python that leaves the graph
@@ -180,44 +157,23 @@ def _verify(
     positive = sizes[sizes > 0]
     smallest = positive.min() if len(positive) else sizes.new_ones(())
     shares = smallest / sizes.clamp_min(smallest)
-    pulled = gradient(losses, params, shares)
-    _check_linear(graph, pulled, vector, shares.to(losses).double() @ values.double())
+    moved = gradient(graph.losses, graph.params, shares)
+    _check_linear(graph, moved, vector, shares.to(graph.losses).double() @ values.double())
 
 
 def _check_linear(
-    graph: Graph, pulled: Sequence[Tensor], vector: Sequence[Tensor], expected: Tensor
+    graph: Graph, moved: Sequence[Tensor], vector: Sequence[Tensor], expected: Tensor
 ) -> None:
     """u ↦ Gu is linear, so ⟨Gu, v⟩ must be uᵀ(Gᵀv), to the coarsest rounding in the graph."""
-    scale = (norm(pulled) * norm(vector)).item()
-    gap = abs((inner(pulled, vector) - expected).item())
-    eps = max(torch.finfo(dtype).eps for dtype in _dtypes(graph))
+    scale = (norm(moved) * norm(vector)).item()
+    gap = abs((inner(moved, vector) - expected).item())
+    outputs = (output.dtype for node in graph.active for output in node._input_metadata)
+    eps = max(torch.finfo(dtype).eps for dtype in set(outputs) if dtype.is_floating_point)
     if not gap <= scale * eps**0.6:
         raise Unsupported("a hook or a backward pass written in Python is not differentiable")
 
 
-def _dtypes(graph: Graph) -> set[torch.dtype]:
-    outputs = (output for node in graph.active for output in node._input_metadata)
-    return {output.dtype for output in outputs if output.dtype.is_floating_point}
-
-
-def _backwards(losses: Tensor, params: Sequence[Tensor], vector: Sequence[Tensor]) -> Tensor:
+def _backwards(graph: Graph, vector: Sequence[Tensor]) -> Tensor:
     """⟨∇f_m, v⟩ for one objective after another."""
-    values = []
-    for entry in entries(losses):
-        gradients = torch.autograd.grad(entry, params, retain_graph=True, materialize_grads=True)
-        values.append(inner([dense(g) for g in gradients], vector))
-    return torch.stack(values).to(losses)
-
-
-def inner(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
-    """⟨a, b⟩ over lists of tensors, in float64."""
-    terms = [
-        torch.dot(x.detach().reshape(-1).double(), y.detach().reshape(-1).double())
-        for x, y in zip(a, b, strict=True)
-    ]
-    return torch.stack([t.to(terms[0].device) for t in terms]).sum()
-
-
-def norm(tensors: Sequence[Tensor]) -> Tensor:
-    """‖a‖ over a list of tensors, in float64."""
-    return inner(tensors, tensors).sqrt()
+    values = [inner(pulled(entry, graph.params), vector) for entry in entries(graph.losses)]
+    return torch.stack(values).to(graph.losses)

@@ -13,13 +13,14 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import GradientEdge
+from torch.autograd.graph import GradientEdge, Node
 
 from trimol._failures import BadValue
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._autocast import no_autocast
-from trimol.gradients._graph import record
-from trimol.gradients._params import checked, dense, trainable
+from trimol.gradients._backward import pulled
+from trimol.gradients._graph import Graph, record
+from trimol.gradients._params import checked, trainable
 from trimol.gradients.losses import Losses, as_vector, entries
 
 # On a CPU a batched block pays while it fits in the cache (1 MB of float32): its rows, and each of
@@ -50,10 +51,9 @@ def jacobian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = No
                 [2., 1.]])
     """
     vector = as_vector(losses)
-    held, size = checked(params), _checked_chunk(chunk, vector)
+    held, size = checked(params), checked_chunk(chunk, vector)
     if size >= len(vector):
-        ((_, result),) = row_blocks(vector, held, size)
-        return result
+        return all_rows(vector, held)
     result = _empty(len(vector), held)
     for start, rows in row_blocks(vector, held, size):
         result[start : start + size] = rows
@@ -83,14 +83,21 @@ def gramian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = Non
                 [3., 5.]])
     """
     vector = as_vector(losses)
-    held, size = checked(params), _checked_chunk(chunk, vector)
-    if size >= len(vector):
-        return gram(jacobian(vector, held))
-    result = vector.new_empty(len(vector), len(vector), dtype=_wide(_dtype(held)))
-    for start, rows in row_blocks(vector, held, size):
+    return gram_of(vector, checked(params), checked_chunk(chunk, vector))
+
+
+def gram_of(
+    losses: Tensor, params: Sequence[Tensor], chunk: int, graph: Graph | None = None
+) -> Tensor:
+    """As `gramian`, of arguments that are checked and of a graph that may be recorded already."""
+    graph = graph or record(losses, trainable(params))
+    if chunk >= len(losses):
+        return gram(all_rows(losses, params, graph))
+    result = losses.new_empty(len(losses), len(losses), dtype=_wide(_dtype(params)))
+    for start, rows in row_blocks(losses, params, chunk, graph=graph):
         here = slice(start, start + len(rows))
         result[here, here] = gram(rows)
-        for other, columns in row_blocks(vector, held, size, start + size):
+        for other, columns in row_blocks(losses, params, chunk, start + chunk, graph=graph):
             there = slice(other, other + len(columns))
             result[here, there] = rows.to(result.dtype) @ columns.to(result.dtype).T
             result[there, here] = result[here, there].T
@@ -99,13 +106,13 @@ def gramian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = Non
     return result
 
 
-def own_gramian(losses: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+def own_gramian(losses: Tensor, tensors: Sequence[Tensor], graph: Graph | None = None) -> Tensor:
     """As `gramian`, for tensors of which every process holds those of its own samples.
 
     Joined, they are longer, not averaged: the Gramian is the sum of what each process finds, where
     the mean over W processes divides every gradient by W.
     """
-    ((_, rows),) = row_blocks(losses, tensors, len(losses), joined=False)
+    rows = all_rows(losses, tensors, graph, joined=False)
     return reduce.mean_small(gram(rows)) / reduce.processes()
 
 
@@ -116,11 +123,29 @@ def gram(rows: Tensor) -> Tensor:
     return (product + product.T) / 2
 
 
+def all_rows(
+    losses: Tensor, params: Sequence[Tensor], graph: Graph | None = None, *, joined: bool = True
+) -> Tensor:
+    """The Jacobian as one block."""
+    ((_, rows),) = row_blocks(losses, params, len(losses), graph=graph, joined=joined)
+    return rows
+
+
 def row_blocks(
-    losses: Tensor, params: Sequence[Tensor], chunk: int, start: int = 0, *, joined: bool = True
+    losses: Tensor,
+    params: Sequence[Tensor],
+    chunk: int,
+    start: int = 0,
+    *,
+    graph: Graph | None = None,
+    joined: bool = True,
 ) -> Iterator[tuple[int, Tensor]]:
-    """Rows ``start``, ``start + 1``, … of the Jacobian, ``chunk`` at a time, with their number."""
-    width = min(_batch_width(losses, params), chunk)
+    """Rows ``start``, ``start + 1``, … of the Jacobian, ``chunk`` at a time, with their number.
+
+    Means over the processes if ``joined``. The graph is recorded here unless it is given.
+    """
+    graph = graph or record(losses, trainable(params))
+    width = min(_batch_width(losses, params, graph.nodes), chunk)
     for low, high in _spans(start, len(losses), chunk):
         rows = _empty(high - low, params)
         if width < SMALLEST_BATCH or not _batches(rows, losses, params, low, width):
@@ -139,42 +164,30 @@ def _loop(rows: Tensor, outputs: Sequence[Tensor | GradientEdge], params: Sequen
     """One backward per row, written into the result as it comes."""
     live = trainable(params)
     for row, output in zip(rows, outputs, strict=True):
-        gradients = torch.autograd.grad(output, live, retain_graph=True, allow_unused=True)
-        _write(row, gradients, params)
+        _write(row, pulled(output, live), params)
 
 
 def _batches(
     rows: Tensor, losses: Tensor, params: Sequence[Tensor], start: int, width: int
 ) -> bool:
     """The rows as batched backwards; ``False`` where an operator or a hook cannot be batched."""
+    units = torch.eye(len(losses), dtype=losses.dtype, device=losses.device)
     try:
         for low, high in _spans(0, len(rows), width):
-            _batch(rows[low:high], losses, params, start + low, start + high)
+            gradients = pulled(
+                losses, trainable(params), units[start + low : start + high], batched=True
+            )
+            _write(rows[low:high], gradients, params)
     except RuntimeError:
         return False
     return True
 
 
-def _batch(rows: Tensor, losses: Tensor, params: Sequence[Tensor], low: int, high: int) -> None:
-    """The rows as one backward over a batch of unit vectors."""
-    units = torch.eye(len(losses), dtype=losses.dtype, device=losses.device)[low:high]
-    gradients = torch.autograd.grad(
-        losses,
-        trainable(params),
-        units,
-        retain_graph=True,
-        allow_unused=True,
-        is_grads_batched=True,
-    )
-    _write(rows, gradients, params)
-
-
-def _batch_width(losses: Tensor, params: Sequence[Tensor]) -> int:
+def _batch_width(losses: Tensor, params: Sequence[Tensor], nodes: Sequence[Node]) -> int:
     """How many rows to compute as one batch (1: a loop).
 
     Decided by size and node types alone, never by timing: the same step always takes the same way.
     """
-    nodes = record(losses, trainable(params)).nodes
     if len(losses) < SMALLEST_BATCH:
         return 1
     if any(isinstance(node, BackwardCFunction) for node in nodes):
@@ -196,15 +209,14 @@ def _dtype(params: Sequence[Tensor]) -> torch.dtype:
     return functools.reduce(torch.promote_types, (p.dtype for p in params))
 
 
-def _write(rows: Tensor, gradients: Sequence[Tensor | None], params: Sequence[Tensor]) -> None:
-    """Put one gradient per trainable parameter into its columns; zeros where there is none."""
+def _write(rows: Tensor, gradients: Sequence[Tensor], params: Sequence[Tensor]) -> None:
+    """Put one gradient per trainable parameter into its columns; zeros for the frozen ones."""
     arrived = iter(gradients)
     parts = []
     for p in params:
-        gradient = next(arrived) if p.requires_grad else None
         shape = (*rows.shape[:-1], p.numel())
-        flat = rows.new_zeros(shape) if gradient is None else dense(gradient).reshape(shape)
-        parts.append(flat.to(rows.dtype))
+        part = next(arrived).reshape(shape) if p.requires_grad else rows.new_zeros(shape)
+        parts.append(part.to(rows.dtype))
     torch.cat(parts, dim=-1, out=rows)
 
 
@@ -212,7 +224,8 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def _checked_chunk(chunk: int | None, losses: Tensor) -> int:
+def checked_chunk(chunk: int | None, losses: Tensor) -> int:
+    """How many objectives to differentiate at once: all of them for ``None``."""
     if chunk is not None and chunk < 1:
         raise BadValue(f"chunk must be at least 1, found {chunk}")
     return min(chunk or len(losses), len(losses))

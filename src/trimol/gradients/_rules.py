@@ -124,13 +124,13 @@ def _dtype(node: Any) -> torch.dtype:
     return dtype
 
 
-def _signed(number: Any) -> Any:
+def signed(number: Any) -> Any:
     """Saved negative numbers read back as unsigned 64-bit ones (an absent end of a slice: None)."""
     return number if number is None or number < 2**63 else number - 2**64
 
 
 def _signed_all(numbers: tuple[int, ...] | None) -> tuple[int, ...]:
-    return tuple(map(_signed, numbers or ()))
+    return tuple(map(signed, numbers or ()))
 
 
 def _plus(a: Tensor | None, b: Tensor | None, node: Any) -> Tensor | None:
@@ -264,7 +264,7 @@ def _layer_norm(
 
 def _log_softmax(node: Any, x: Tensor) -> Tensor:
     """d log softmax(x) = dx − Σ p·dx."""
-    result, dim = node._saved_result, _signed(node._saved_dim)
+    result, dim = node._saved_result, signed(node._saved_dim)
     mean: Tensor = (result.exp() * x).sum(dim, keepdim=True)
     return x - mean
 
@@ -319,13 +319,13 @@ def _cat(node: Any, *parts: Tensor | None) -> Tensor | None:
     present = [part for part in parts if part is not None]
     if len(present) < len(parts):  # the sizes of the absent parts are known to the node only
         return _generic(node, *parts)[0]
-    return torch.cat(present, _signed(node._saved_dim))
+    return torch.cat(present, signed(node._saved_dim))
 
 
 def _stack(node: Any, *parts: Tensor | None) -> Tensor:
     present = next(part for part in parts if part is not None)
     zero = torch.zeros_like(present)
-    return torch.stack([zero if p is None else p for p in parts], _signed(node._saved_dim))
+    return torch.stack([zero if p is None else p for p in parts], signed(node._saved_dim))
 
 
 def _max_pool(node: Any, x: Tensor) -> Tensor:
@@ -336,7 +336,7 @@ def _max_pool(node: Any, x: Tensor) -> Tensor:
 def _embedding(node: Any, weight: Tensor) -> Tensor:
     if node._saved_scale_grad_by_freq or node._saved_sparse:
         raise Unsupported("embedding whose gradient is sparse or scaled by frequency")
-    indices, padding = node._saved_indices, _signed(node._saved_padding_idx)
+    indices, padding = node._saved_indices, signed(node._saved_padding_idx)
     rows = F.embedding(indices, weight)
     if padding >= 0:  # autograd gives this row no gradient
         rows = rows.masked_fill((indices == padding).unsqueeze(-1), 0)
@@ -366,19 +366,19 @@ RULES: dict[str, Rule] = {
     "SqueezeBackward2": _reshape,
     "ExpandBackward0": lambda n, x: x.expand(_shape(n)),
     "TBackward0": lambda n, x: x.t(),
-    "TransposeBackward0": lambda n, x: x.transpose(_signed(n._saved_dim0), _signed(n._saved_dim1)),
+    "TransposeBackward0": lambda n, x: x.transpose(signed(n._saved_dim0), signed(n._saved_dim1)),
     "PermuteBackward0": lambda n, x: x.permute(_signed_all(n._saved_dims)),
-    "SelectBackward0": lambda n, x: x.select(_signed(n._saved_dim), _signed(n._saved_index)),
+    "SelectBackward0": lambda n, x: x.select(signed(n._saved_dim), signed(n._saved_index)),
     "SliceBackward0": lambda n, x: _aten.slice(
         x,
-        _signed(n._saved_dim),
-        _signed(n._saved_start),
-        _signed(n._saved_end),
+        signed(n._saved_dim),
+        signed(n._saved_start),
+        signed(n._saved_end),
         n._saved_step,
     ),
-    "UnbindBackward0": lambda n, x: x.unbind(_signed(n._saved_dim)),
-    "SplitBackward0": lambda n, x: x.split(n._saved_split_size, _signed(n._saved_dim)),
-    "UnsafeSplitBackward0": lambda n, x: x.split(n._saved_split_size, _signed(n._saved_dim)),
+    "UnbindBackward0": lambda n, x: x.unbind(signed(n._saved_dim)),
+    "SplitBackward0": lambda n, x: x.split(n._saved_split_size, signed(n._saved_dim)),
+    "UnsafeSplitBackward0": lambda n, x: x.split(n._saved_split_size, signed(n._saved_dim)),
     "ToCopyBackward0": _cast,
     "CatBackward0": _cat,
     "StackBackward0": _stack,

@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
+from trimol.gradients._backward import gradient, pulled
 from trimol.gradients._graph import Graph, record
-from trimol.gradients._product import directional, gradient
-from trimol.gradients._rules import _signed
+from trimol.gradients._product import directional
+from trimol.gradients._rules import signed
 
 # From so many numbers on, M backwards one by one are faster than one that is batched, which copies
 # the weights M times; below, calling operators is what costs.
@@ -57,9 +58,8 @@ class StackedEvidence:
     def product(self, weights: Tensor) -> Tensor:
         """G1ᵀ(G2 λ) of the first two draws, R × M."""
         first, second = (draw.flatten() for draw in self.draws[:2])
-        pulled = gradient(second, self.shared, weights.flatten())
-        found = directional(record(first, self.shared), first, self.shared, pulled)
-        return found.values.view_as(weights)
+        vector = gradient(second, self.shared, weights.flatten())
+        return directional(record(first, self.shared), vector).values.view_as(weights)
 
     def jacobian(self) -> Tensor:
         """Gᵀ of the first draw, R × M × d."""
@@ -72,40 +72,35 @@ class StackedEvidence:
         """G λ, the mean over the draws: one stacked tensor per parameter."""
         used = self.draws[draws]
         share = weights.to(used[0]) / len(used)
-        keep = bool(self.others)
-        found = _grad(used, self.shared, [share] * len(used), retain=keep)
+        moved = pulled(used, self.shared, [share] * len(used), retain=bool(self.others))
         self._plain(used)
-        return found
+        return moved
 
     def _plain(self, used: Sequence[Tensor]) -> None:
         if self.others:
             ones = [torch.ones_like(draw) / len(used) for draw in used]
-            self.plain = _grad(used, self.others, ones)
+            self.plain = pulled(used, self.others, ones, retain=False)
 
 
 def jacobians(losses: Tensor, params: Sequence[Tensor]) -> Tensor:
     """∇Fᵀ of every replica, R × M × d, from R × M losses; the graph is kept."""
-    found = [rows.flatten(2).transpose(0, 1) for rows in _rows(losses, params, params)]
-    return torch.cat(found, -1)
+    rows = _rows(losses, params, params)
+    return torch.cat([each.flatten(2).transpose(0, 1) for each in rows], -1)
 
 
 def gramians(losses: Tensor, params: Sequence[Tensor]) -> Tensor:
-    """∇Fᵀ∇F of every replica, R × M × M in float64, from R × M losses; the graph is kept.
-
-    Args:
-        losses: R × M.
-        params: Stacked parameters, R × shape.
-    """
+    """∇Fᵀ∇F of every replica, R × M × M in float64, from R × M losses; the graph is kept."""
     replicas, objectives = losses.shape
     layers = _layers(record(losses.flatten(), params), params, objectives)
     rest = [p for p in params if id(p) not in layers]
     ends = [GradientEdge(node, 0) for node in layers.values()]
-    found = _rows(losses, [*ends, *rest], params)
+    rows = _rows(losses, [*ends, *rest], params)
     total = losses.new_zeros(replicas, objectives, objectives, dtype=torch.float64)
-    for node, delta in zip(layers.values(), found, strict=False):
+    for node, delta in zip(layers.values(), rows, strict=False):
         total += _through(node._saved_self, delta)
-    for rows in found[len(ends) :]:
-        total += _inner(rows.flatten(2))
+    for each in rows[len(ends) :]:
+        own = each.flatten(2).transpose(0, 1)  # R × M × n
+        total += (own @ own.mT).double()
     return _consistent(total)
 
 
@@ -123,12 +118,6 @@ def _through(x: Tensor, delta: Tensor) -> Tensor:
     return (delta.flatten(2) @ turned.flatten(2).mT).double()
 
 
-def _inner(rows: Tensor) -> Tensor:
-    """Inner products of M × R × n gradients, R × M × M."""
-    each = rows.transpose(0, 1)
-    return (each @ each.mT).double()
-
-
 def _layers(graph: Graph, params: Sequence[Tensor], objectives: int) -> dict[int, Any]:
     """The product that each weight enters, by the weight's id, where that is worth knowing."""
     readers: dict[Node, list[tuple[Node, int]]] = {}
@@ -136,12 +125,11 @@ def _layers(graph: Graph, params: Sequence[Tensor], objectives: int) -> dict[int
         for place, (source, _) in enumerate(graph.edges[node]):
             if source is not None:
                 readers.setdefault(source, []).append((node, place))
-    found = {id(p): _product_of(p, graph, readers) for p in params}
-    sizes = {id(p): p[0].numel() for p in params}
+    entered = ((p, _product_of(p, graph, readers)) for p in params)
     return {
-        key: node
-        for key, node in found.items()
-        if node is not None and _pays(node._saved_self.shape, sizes[key], objectives)
+        id(p): node
+        for p, node in entered
+        if node is not None and _pays(node._saved_self.shape, p[0].numel(), objectives)
     }
 
 
@@ -166,10 +154,8 @@ def _product_of(
 def _keeps(node: Any, p: Tensor, turned: bool) -> bool:
     """Whether a node on the way hands on all of W as it is, or turns it into Wᵀ once."""
     if node.name() == "TransposeBackward0":
-        return not turned and {_signed(node._saved_dim0) % 3, _signed(node._saved_dim1) % 3} == {
-            1,
-            2,
-        }
+        swapped = {signed(node._saved_dim0) % 3, signed(node._saved_dim1) % 3}
+        return not turned and swapped == {1, 2}
     shape = p.mT.shape if turned else p.shape
     return node.name() in _SHAPES and tuple(node._input_metadata[0].shape) == tuple(shape)
 
@@ -181,24 +167,12 @@ def _pays(x: torch.Size, size: int, objectives: int) -> bool:
     return rows * (deep + objectives * wide) < objectives * wide * deep
 
 
-def _rows(losses: Tensor, inputs: Sequence[Any], params: Sequence[Tensor]) -> Sequence[Tensor]:
+def _rows(losses: Tensor, inputs: Sequence[Any], params: Sequence[Tensor]) -> list[Tensor]:
     """The M gradients with respect to each of the inputs, M × R × …; the graph is kept."""
     replicas, objectives = losses.shape
     units = torch.eye(objectives, dtype=losses.dtype, device=losses.device)
     each = units[:, None].expand(objectives, replicas, objectives)
     if max(p.numel() for p in params) < _LARGE:
-        return torch.autograd.grad(
-            losses, inputs, each, retain_graph=True, is_grads_batched=True, materialize_grads=True
-        )
-    found = [_grad([losses], inputs, [one], retain=True) for one in each]
-    return [torch.stack(rows) for rows in zip(*found, strict=True)]
-
-
-def _grad(
-    losses: Sequence[Tensor],
-    params: Sequence[Any],
-    weights: Sequence[Tensor],
-    *,
-    retain: bool = False,
-) -> Sequence[Tensor]:
-    return torch.autograd.grad(losses, params, weights, retain_graph=retain, materialize_grads=True)
+        return pulled(losses, inputs, each, batched=True)
+    one_by_one = [pulled(losses, inputs, one) for one in each]
+    return [torch.stack(rows) for rows in zip(*one_by_one, strict=True)]

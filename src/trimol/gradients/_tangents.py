@@ -20,25 +20,19 @@ from trimol.gradients._graph import Graph
 from trimol.gradients._rules import Tangents, carry
 
 
-def push(
-    graph: Graph, losses: Tensor, params: Sequence[Tensor], vectors: Sequence[Tensor]
-) -> Tensor:
-    """Directional derivative of ``losses`` along ``vectors``: Gᵀv with G = ∇F (one column a loss).
+def push(graph: Graph, vectors: Sequence[Tensor]) -> Tensor:
+    """Directional derivative of the graph's losses: Gᵀv with G = ∇F (one column a loss).
 
-    Args:
-        graph: The recorded graph between ``losses`` and ``params``.
-        losses: The 1-D tensor of M losses.
-        params: The tensors that the direction moves.
-        vectors: The direction v, one tensor for each of ``params``.
-
-    Raises:
-        Unsupported: A node on the way cannot carry tangents.
+    The direction v has one tensor for each of the graph's parameters. Raises `Unsupported` where a
+    node on the way cannot carry tangents.
     """
+    losses = graph.losses
     seeds: dict[Node, dict[int, Tensor]] = {}
-    for param, vector in zip(params, vectors, strict=True):
+    for param, vector in zip(graph.params, vectors, strict=True):
         if id(param) in graph.entrances:
             node, number = graph.entrances[id(param)]
             seeds.setdefault(node, {})[number] = vector
+    # Nodes in the order of the forward pass; a tangent lives until its last reader has used it.
     order = [node for node in graph.nodes if node in graph.active]
     readers = Counter(source for node in order for source, _ in graph.edges[node])
     live: dict[Node, Tangents] = {}

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trimol._checks import count
 from trimol._failures import BadValue
 from trimol.gradients._autocast import no_autocast
-from trimol.gradients._params import checked, dense, trainable
+from trimol.gradients._backward import pulled
+from trimol.gradients._params import checked, trainable
 
 # A Krylov space is used up when the next direction is this short, relative to the spectrum.
 _USED_UP = 1e-10
@@ -60,18 +62,8 @@ class Hessian:
         if not curved:
             return torch.zeros_like(vector)
         with no_autocast():
-            products = torch.autograd.grad(
-                [g for g, _ in curved],
-                self.params,
-                [part for _, part in curved],
-                retain_graph=True,
-                allow_unused=True,
-            )
-        flat = [
-            p.new_zeros(p.numel()) if h is None else dense(h).reshape(-1)
-            for h, p in zip(products, self.params, strict=True)
-        ]
-        return torch.cat([part.to(vector) for part in flat])
+            products = pulled([g for g, _ in curved], self.params, [part for _, part in curved])
+        return torch.cat([product.reshape(-1).to(vector) for product in products])
 
 
 @dataclass(frozen=True)
@@ -120,12 +112,12 @@ def spectrum(
         C. Lanczos, *An iteration method for the solution of the eigenvalue problem of linear
         differential and integral operators*, 1950.
     """
-    if isinstance(products, bool) or not isinstance(products, int) or products < 1:
-        raise BadValue(f"products must be a whole number of at least 1, found {products!r}")
+    most = min(count("products", products), hessian.size)
     basis = [_start(hessian, generator)]
     diagonal: list[float] = []
     beside: list[float] = []
-    for _ in range(min(products, hessian.size)):
+    for _ in range(most):
+        # One product more; its part along the basis is removed, what is left is the next direction.
         image = hessian @ basis[-1]
         diagonal.append(float(image @ basis[-1]))
         if not math.isfinite(diagonal[-1]):
@@ -153,6 +145,7 @@ def _start(hessian: Hessian, generator: torch.Generator | None) -> Tensor:
 
 
 def _ritz(diagonal: list[float], beside: list[float]) -> Spectrum:
+    """The ends of the tridiagonal matrix that is the Hessian on the Krylov space."""
     inner = torch.tensor(beside[:-1], dtype=torch.float64)
     matrix = torch.diag(torch.tensor(diagonal, dtype=torch.float64))
     if len(inner):

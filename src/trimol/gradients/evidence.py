@@ -16,10 +16,11 @@ from trimol._failures import BadValue
 from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._autocast import no_autocast
+from trimol.gradients._backward import gradient
 from trimol.gradients._graph import Graph, record
-from trimol.gradients._params import trainable
-from trimol.gradients._product import directional, gradient
-from trimol.gradients._rows import gram, gramian, jacobian, own_gramian
+from trimol.gradients._params import checked, trainable
+from trimol.gradients._product import directional
+from trimol.gradients._rows import all_rows, checked_chunk, gram, gram_of, own_gramian
 from trimol.gradients._scalar import attached, weighted
 from trimol.gradients.losses import Losses, as_vector, origins, starts
 
@@ -74,16 +75,18 @@ class Evidence:
             of: Differentiate with respect to these tensors instead of the parameters: some leaves,
                 or a representation inside the graph (all its gradients are held at once).
         """
-        (vector,) = self.draws
-        self.route = "rows"
+        (vector,), (graph,) = self.draws, self.graphs
+        self.route, size = "rows", checked_chunk(chunk, vector)
         if of is not None:
-            _check_reach(vector, record(vector, trainable(of)), "tensors")
-            if not all(tensor.is_leaf for tensor in of):
-                return self._found("gramian", own_gramian(vector, of))
-        if of is not None or (chunk is not None and chunk < len(vector)):
-            return self._found("gramian", gramian(vector, of or self.params, chunk=chunk))
-        self._rows = jacobian(vector, self.params)
-        return self._found("gramian", gram(self._rows))
+            graph = record(vector, trainable(of))
+            _check_reach(vector, graph, "tensors")
+            if all(tensor.is_leaf for tensor in of):
+                return self._noted("gramian", gram_of(vector, checked(of), size, graph))
+            return self._noted("gramian", own_gramian(vector, of, graph))
+        if size < len(vector):
+            return self._noted("gramian", gram_of(vector, self.params, size, graph))
+        self._rows = all_rows(vector, self.params, graph)
+        return self._noted("gramian", gram(self._rows))
 
     @no_autocast()
     def jacobian(self) -> Tensor:
@@ -91,7 +94,7 @@ class Evidence:
         (vector,) = self.draws
         self.route = "rows"
         with hooks.muted(self.params):  # `scalar_along` hands on what comes of these rows
-            self._rows = jacobian(vector, self.params)
+            self._rows = all_rows(vector, self.params, self.graphs[0])
         # One pass and no mask: a sum with NaN or infinity shows it (float16 could overflow).
         _finite(self._rows.sum(1, dtype=torch.promote_types(self._rows.dtype, torch.float32)))
         return self._rows
@@ -105,18 +108,18 @@ class Evidence:
             keep_gradient: Keep G2 λ for `scalar`, which must then be called with the same λ: the
                 second draw's graph is freed, and needs no other backward.
         """
-        first, second = self.draws[:2]
+        second = self.draws[1]
         # Hooks on the parameters are for the user's backward to run, once: it needs the graph.
         keep_gradient = keep_gradient and not hooks.on_leaves(self.params)
         retain = not keep_gradient or bool(self.others) or self.graphs[0].shares(self.graphs[1])
-        pulled = reduce.mean_large(gradient(second, self.params, weights, retain=retain))
-        found = directional(self.graphs[0], first, self.params, pulled)
-        self.route, self.reason = found.route, found.reason
+        vector = reduce.mean_large(gradient(second, self.params, weights, retain=retain))
+        local = directional(self.graphs[0], vector)
+        self.route, self.reason = local.route, local.reason
         if keep_gradient:
-            self._second_gradient = pulled
-        return self._found("product", reduce.mean_small(found.values))
+            self._second_gradient = vector
+        return self._noted("product", reduce.mean_small(local.values))
 
-    def _found(self, name: str, evidence: Tensor) -> Tensor:
+    def _noted(self, name: str, evidence: Tensor) -> Tensor:
         self.findings[name] = evidence
         return _finite(evidence)
 
@@ -138,10 +141,12 @@ class Evidence:
             draws: The draws that x moves on: their mean. All of them by default.
         """
         used = self.draws if draws is None else draws
+        # The rows are known: their weighted sum is the gradient, and no backward is left to do.
         if self._rows is not None and not hooks.on_leaves(self.params):
             return self.scalar_along(weights, weights.to(self._rows) @ self._rows)
         values = [weighted(vector, weights) for vector in used]
         given = [weights] * len(used)
+        # So is that of the second draw's gradient, on the parameters and (all of it) on the others.
         if self._second_gradient is not None:
             values[1] = attached(values[1].detach(), self.params, self._second_gradient)
             given[1] = torch.zeros_like(weights)
@@ -173,7 +178,7 @@ class Evidence:
         if not self.others:
             return []
         shares = [w.to(vector) / len(draws) for vector, w in zip(draws, weights, strict=True)]
-        with hooks.muted(self.others):
+        with hooks.muted(self.others):  # a sparse gradient stays one: its optimizer may insist
             total: Sequence[Tensor] = torch.autograd.grad(
                 draws, self.others, shares, retain_graph=True, materialize_grads=True
             )
@@ -209,10 +214,10 @@ def _check_lengths(draws: Sequence[Tensor], objectives: int) -> None:
 
 def _check_distinct(draws: Sequence[Tensor]) -> None:
     """Two draws must be two batches: the same losses passed twice are no double sampling."""
-    found = [origins(vector) for vector in draws] if len(draws) > 1 else []
-    for i, j in combinations(range(len(found)), 2):
+    made = [origins(vector) for vector in draws] if len(draws) > 1 else []
+    for i, j in combinations(range(len(made)), 2):
         # Rows of one tensor, computed for all draws at once, share their origin, not their values.
-        if found[i] == found[j] and torch.equal(draws[i].sort().values, draws[j].sort().values):
+        if made[i] == made[j] and torch.equal(draws[i].sort().values, draws[j].sort().values):
             raise BadValue(
                 f"losses (draw {i + 1}) and losses (draw {j + 1}) are the same losses: each draw "
                 "must be computed from a batch of its own"

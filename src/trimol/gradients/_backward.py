@@ -1,0 +1,65 @@
+"""One backward pass, G u, and inner products of what it gives."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def pulled(
+    outputs: Any,
+    inputs: Sequence[Any],
+    cotangents: Any = None,
+    *,
+    retain: bool = True,
+    batched: bool = False,
+) -> list[Tensor]:
+    """Σ u·∂output/∂input for each of the inputs: zeros where the outputs do not reach it.
+
+    Args:
+        outputs: What to differentiate: a tensor or an edge of the graph, or several of them.
+        inputs: Tensors, or edges on the way from the outputs.
+        cotangents: One u for each output; 1 by default. Batched: a leading dimension of them.
+        retain: Whether to keep the graph.
+        batched: Whether to do one backward for all the cotangents of a batch (by ``vmap``).
+    """
+    gradients = torch.autograd.grad(
+        outputs,
+        inputs,
+        cotangents,
+        retain_graph=retain,
+        allow_unused=True,
+        is_grads_batched=batched,
+    )
+    batch = cotangents.shape[:1] if batched else ()
+    return [
+        x.new_zeros(*batch, *x.shape) if g is None else dense(g)
+        for g, x in zip(gradients, inputs, strict=True)
+    ]
+
+
+def gradient(
+    losses: Tensor, params: Sequence[Tensor], weights: Tensor, *, retain: bool = True
+) -> list[Tensor]:
+    """G λ, one tensor per parameter (zeros where the losses do not reach it)."""
+    return pulled(losses, params, weights.to(losses), retain=retain)
+
+
+def dense(gradient: Tensor) -> Tensor:
+    """A gradient as autograd gives it (some embeddings': sparse) as an ordinary tensor."""
+    return gradient if gradient.layout is torch.strided else gradient.to_dense()
+
+
+def inner(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
+    """⟨a, b⟩ over lists of tensors, in float64."""
+    terms = [
+        torch.dot(x.detach().reshape(-1).double(), y.detach().reshape(-1).double())
+        for x, y in zip(a, b, strict=True)
+    ]
+    return torch.stack([t.to(terms[0].device) for t in terms]).sum()
+
+
+def norm(tensors: Sequence[Tensor]) -> Tensor:
+    """‖a‖ over a list of tensors, in float64."""
+    return inner(tensors, tensors).sqrt()
