@@ -10,9 +10,8 @@ import torch
 import torch.nn.functional as F
 
 from trimol.paper import _backbones as backbones
-from trimol.paper._backbones import mobilenet
-from trimol.paper._backbones.backbone import MEAN, STD
-from trimol.paper._backbones.resnet import RESNET18, RESNET50
+from trimol.paper import _mobilenet as mobilenet
+from trimol.paper._backbones import MEAN, RESNET18, RESNET50, STD
 from trimol.paper._data import arrays, datasets
 from trimol.paper._data.arrays import Images
 from trimol.paper._data.datasets import BadData, MissingData
@@ -41,6 +40,14 @@ def random_state() -> dict[str, torch.Tensor]:
     state["classifier.1.weight"] = torch.randn(1000, 1280, dtype=torch.float64)
     state["classifier.1.bias"] = torch.randn(1000, dtype=torch.float64)
     return state
+
+
+def classifier(state: State) -> torch.nn.Linear:
+    """ImageNet's own classifier on these features: logits of its 1000 classes."""
+    layer = torch.nn.Linear(mobilenet.WIDTH, 1000)
+    weight, bias = (state[name] for name in mobilenet.CLASSIFIER)
+    layer.load_state_dict({"weight": weight, "bias": bias}, strict=True)
+    return layer
 
 
 def by_hand(state: State, images: torch.Tensor) -> torch.Tensor:
@@ -254,7 +261,7 @@ def test_the_official_weights_name_office_objects(
     state = mobilenet.read(real("weights", mobilenet.FILE))
     root = real("office-31", "splits/amazon_test.txt").parent.parent
     monkeypatch.setenv("TRIMOL_CACHE", str(tmp_path))
-    network, classify = backbones.frozen("mobilenet_v2"), mobilenet.classifier(state)
+    network, classify = backbones.frozen("mobilenet_v2"), classifier(state)
     for folder, label in IMAGENET.items():
         names = [f"amazon/images/{folder}/frame_{k:04d}.jpg" for k in range(1, 9)]
         with torch.no_grad():

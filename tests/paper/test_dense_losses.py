@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trimol.paper._dense import OBJECTIVES, DenseTask
-from trimol.paper._dense.pixel_losses import absolute_error, cross_entropy, one_minus_cosine, unit
+from trimol.paper._dense.dense_task import OBJECTIVES, DenseTask
+from trimol.paper._dense.pixels import absolute_error, cross_entropy, one_minus_cosine, unit
 from trimol.tasks.multitask import MultiTask
 
 

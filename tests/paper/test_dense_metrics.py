@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from trimol.paper._dense import OBJECTIVES
-from trimol.paper._dense import metrics as m
+from trimol.paper._dense import pixels as m
+from trimol.paper._dense.dense_task import OBJECTIVES
 
 
 def logits(predicted: list[list[int]], classes: int = 4) -> Tensor:

@@ -6,15 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from trimol.paper._dense.dilated import DilatedResNet50, dilate
 from trimol.paper._dense.models import (
     ASPP,
     Dense,
+    DilatedResNet50,
     SmallTrunk,
     check_backbone,
     checked_size,
     deeplab_head,
     dense_model,
+    dilate,
     small_head,
 )
 
@@ -160,5 +161,5 @@ def test_bad_options() -> None:
         check_backbone("vgg")
     with pytest.raises(ValueError, match="image_size must be height and width, found 48"):
         checked_size(48)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="image_size must be at least 8"):
+    with pytest.raises(ValueError, match="image_size must be a whole number of at least 8"):
         checked_size((4, 64))

@@ -264,8 +264,8 @@ def test_images_under_another_ending(root: Path) -> None:
         ({"regime": "half"}, "regime must be 'frozen' or 'finetune', found 'half'"),
         ({"backbone": "vgg"}, r"backbone must be one of mobilenet_v2, .*, found 'vgg'"),
         ({"image_size": 31}, "image_size"),
-        ({"weight_decay": -1.0}, "weight_decay must be finite and at least 0, found -1.0"),
-        ({"weight_decay": math.nan}, "weight_decay must be finite .* found nan"),
+        ({"weight_decay": -1.0}, "weight_decay must be a finite number of at least 0, found -1.0"),
+        ({"weight_decay": math.nan}, "weight_decay must be a finite .* found nan"),
         ({"only": "Art"}, "only must be one of amazon, dslr, webcam, found 'Art'"),
     ],
 )

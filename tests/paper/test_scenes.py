@@ -212,9 +212,9 @@ def test_bad_options() -> None:
         tiny(missing=1)
     with pytest.raises(ValueError, match="holes must be"):
         tiny(holes=-0.1)
-    with pytest.raises(ValueError, match="noise must be finite and at least 0, found -1"):
+    with pytest.raises(ValueError, match="noise must be a finite number of at least 0, found -1"):
         tiny(noise=-1)
     with pytest.raises(ValueError, match="image_size must be height and width"):
         tiny(image_size=(48, 64, 3))
-    with pytest.raises(ValueError, match="train must be at least 1"):
+    with pytest.raises(ValueError, match="train must be a whole number of at least 1"):
         tiny(train=0)

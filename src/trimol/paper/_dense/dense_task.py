@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Adam, Optimizer
 
-from trimol._failures import BadValue
-from trimol.paper._dense import metrics
-from trimol.paper._dense import pixel_losses as losses
-from trimol.tasks.multitask import SingleInput
+from trimol._checks import nonnegative, whole_number
+from trimol.paper._dense import pixels
+from trimol.paper._dense.models import Backbone, check_backbone, dense_model
+from trimol.tasks.multitask import MultiTask, SingleInput
 from trimol.tasks.task import Batch, Goals
 
 
@@ -39,26 +39,26 @@ class Objective:
 OBJECTIVES: Mapping[str, Objective] = {
     "segmentation": Objective(
         place=0,
-        loss=losses.cross_entropy,
-        known=losses.has_class,
-        tally=metrics.tally_segmentation,
-        score=metrics.score_segmentation,
+        loss=pixels.cross_entropy,
+        known=pixels.has_class,
+        tally=pixels.tally_segmentation,
+        score=pixels.score_segmentation,
         goals={"mIoU": "higher", "pixel accuracy": "higher"},
     ),
     "depth": Objective(
         place=1,
-        loss=losses.absolute_error,
-        known=losses.has_depth,
-        tally=metrics.tally_depth,
-        score=metrics.score_depth,
+        loss=pixels.absolute_error,
+        known=pixels.has_depth,
+        tally=pixels.tally_depth,
+        score=pixels.score_depth,
         goals={"abs err": "lower", "rel err": "lower"},
     ),
     "normals": Objective(
         place=2,
-        loss=losses.one_minus_cosine,
-        known=losses.has_normal,
-        tally=metrics.tally_normals,
-        score=metrics.score_normals,
+        loss=pixels.one_minus_cosine,
+        known=pixels.has_normal,
+        tally=pixels.tally_normals,
+        score=pixels.score_normals,
         goals={
             "angle mean": "lower",
             "angle median": "lower",
@@ -77,22 +77,39 @@ class DenseTask(SingleInput):
     A batch is ``(image, label, depth, normal)``: N × 3 × H × W, N × H × W with −1 where a pixel has
     no class, N × H × W with 0 where it has no depth, N × 3 × H × W with zeros where it has no
     normal; with one objective alone, the image and its truth. A subclass brings the data (by
-    `chosen`) and the model (`trimol.paper._dense.models`).
+    `chosen`) and the number of classes.
 
     Args:
-        only: Train and measure this objective alone.
+        backbone: Of `trimol.paper._dense.models`.
+        pretrained: Whether ResNet-50 starts from ImageNet's weights.
         weight_decay: Of Adam, on all parameters.
+        only: Train and measure this objective alone.
+        seed: Names what is drawn for the data.
     """
 
     objectives: tuple[str, ...] = tuple(OBJECTIVES)
     goals: Goals = GOALS
     at_once: int = 64
+    classes: ClassVar[int]
 
-    def __init__(self, *, only: str | None = None, weight_decay: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        backbone: Backbone = "small",
+        pretrained: bool = False,
+        weight_decay: float = 0.0,
+        only: str | None = None,
+        seed: int = 0,
+    ) -> None:
         super().__init__(only=only)
-        if not 0 <= weight_decay < float("inf"):
-            raise BadValue(f"weight_decay must be finite and at least 0, found {weight_decay}")
-        self.only, self.weight_decay = only, weight_decay
+        check_backbone(backbone)
+        self.backbone, self.pretrained, self.only = backbone, pretrained, only
+        self.weight_decay = nonnegative("weight_decay", weight_decay)
+        self.seed = whole_number("seed", seed, least=0)
+
+    def model(self) -> MultiTask:
+        """The trunk and a head for each objective."""
+        return dense_model(self.objectives, self.classes, self.backbone, pretrained=self.pretrained)
 
     def chosen(self, image: Tensor, *truths: Tensor) -> Batch:
         """The images with the truths that this task's objectives need, of all three."""
@@ -107,19 +124,19 @@ class DenseTask(SingleInput):
         return OBJECTIVES[objective].known(y)
 
     def tally(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """What adds up to the nine metrics over batches (`trimol.paper._dense.metrics`)."""
+        """What adds up to the nine metrics over batches (`trimol.paper._dense.pixels`)."""
         outputs = model(batch[0])
-        found: dict[str, Tensor] = {}
+        sums: dict[str, Tensor] = {}
         for name, truth in zip(self.objectives, batch[1:], strict=True):
-            found |= OBJECTIVES[name].tally(outputs[name], truth)
-        return found
+            sums |= OBJECTIVES[name].tally(outputs[name], truth)
+        return sums
 
     def conclude(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """The nine metrics: shares as fractions of 1, depth in its own unit, angles in degrees."""
-        found: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for name in self.objectives:
-            found |= OBJECTIVES[name].score(sums)
-        return found
+            metrics |= OBJECTIVES[name].score(sums)
+        return metrics
 
     def optimizer(self, params: Iterable[Parameter], lr: float) -> Optimizer:
         """Adam, with the task's weight decay."""

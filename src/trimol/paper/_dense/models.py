@@ -1,7 +1,7 @@
 """Networks for dense prediction: a trunk, and one head for each objective."""
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Sequence
+from typing import Any, Literal, cast, get_args
 
 import torch
 import torch.nn.functional as F
@@ -9,13 +9,12 @@ from torch import Tensor, nn
 
 from trimol._checks import whole_number
 from trimol._failures import BadValue
-from trimol.paper._dense.dilated import DilatedResNet50
-from trimol.paper._dense.pixel_losses import unit
+from trimol.paper._backbones import RESNET50
+from trimol.paper._dense.pixels import unit
 from trimol.tasks.multitask import MultiTask
 
 Backbone = Literal["resnet50", "small"]
 RATES = (12, 24, 36)
-DIRECTIONS = ("normals",)
 
 
 def convolution(
@@ -89,14 +88,7 @@ class ASPP(nn.Module):
 def deeplab_head(
     inputs: int, outputs: int, *, width: int = 256, rates: Sequence[int] = RATES
 ) -> nn.Sequential:
-    """DeepLabv3's head, layer by layer as torchvision's: ASPP, 3×3 convolution, 1×1 convolution.
-
-    Args:
-        inputs: Channels of the trunk.
-        outputs: Channels of the prediction.
-        width: Channels between.
-        rates: Dilations of `ASPP`.
-    """
+    """DeepLabv3's head, layer by layer as torchvision's: ASPP, 3×3 convolution, 1×1 convolution."""
     return nn.Sequential(
         ASPP(inputs, width, rates), convolution(width, width), nn.Conv2d(width, outputs, 1)
     )
@@ -107,12 +99,45 @@ def small_head(inputs: int, outputs: int) -> nn.Sequential:
     return nn.Sequential(convolution(inputs, inputs), nn.Conv2d(inputs, outputs, 1))
 
 
-class SmallTrunk(nn.Sequential):
-    """Five convolutions at a quarter of the image's size: enough for images of 40 × 56.
+class DilatedResNet50(nn.Module):
+    """ResNet-50 whose features are an eighth of the image's size, not a 32nd."""
 
-    Args:
-        width: Channels of the result.
+    channels = RESNET50.widths[-1]
+
+    def __init__(self, *, pretrained: bool = True) -> None:
+        super().__init__()
+        self.resnet = dilate(RESNET50.build(pretrained=pretrained))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features of N × 3 × H × W: N × 2048 × ⌈H/8⌉ × ⌈W/8⌉."""
+        return cast(Tensor, self.resnet(x).last_hidden_state)
+
+
+def dilate(resnet: Any) -> Any:
+    """Turn a ResNet of `transformers` into one of output stride 8, in place.
+
+    In the third and the fourth stage no convolution strides any more. What came after a stride of 2
+    now lies twice as far apart, so that 3×3 convolutions reach twice as far: by 2 in the third
+    stage, by 4 in the fourth; the convolution that did stride itself still sees the spacing of the
+    stage before. Every fourth pixel of the result is then, exactly, a pixel of the network as it
+    was. Parameters keep their names and shapes.
     """
+    for stage, dilation in zip(resnet.encoder.stages[2:], (2, 4), strict=True):
+        for module in stage.modules():
+            if isinstance(module, nn.Conv2d):
+                _dilate(module, dilation)
+    return resnet
+
+
+def _dilate(convolution: nn.Conv2d, dilation: int) -> None:
+    reach = dilation // 2 if convolution.stride == (2, 2) else dilation
+    convolution.stride = (1, 1)
+    if convolution.kernel_size == (3, 3):
+        convolution.dilation = convolution.padding = (reach, reach)
+
+
+class SmallTrunk(nn.Sequential):
+    """Five convolutions at a quarter of the image's size: enough for images of 40 × 56."""
 
     def __init__(self, width: int = 24) -> None:
         super().__init__(
@@ -128,35 +153,20 @@ class SmallTrunk(nn.Sequential):
 class Dense(MultiTask):
     """A multi-task network whose outputs have the size of the image.
 
-    The heads' outputs are enlarged by bilinear interpolation; those that are directions are given
-    unit length at every pixel.
-
-    Args:
-        trunk: What all objectives share.
-        heads: One for each objective, by its name.
-        directions: The names of the heads whose outputs are directions.
+    The heads' outputs are enlarged by bilinear interpolation; normals, which are directions, are
+    given unit length at every pixel.
     """
-
-    def __init__(
-        self,
-        trunk: nn.Module,
-        heads: Mapping[str, nn.Module],
-        *,
-        directions: Collection[str] = DIRECTIONS,
-    ) -> None:
-        super().__init__(trunk, heads)
-        self.directions = frozenset(directions)
 
     def forward(self, x: Tensor, task: str | None = None) -> Any:
         """The output of one head, or of all by name."""
-        found = super().forward(x, task)
+        outputs = super().forward(x, task)
         if task is not None:
-            return self._finished(task, found, x)
-        return {name: self._finished(name, output, x) for name, output in found.items()}
+            return self._finished(task, outputs, x)
+        return {name: self._finished(name, output, x) for name, output in outputs.items()}
 
     def _finished(self, name: str, output: Tensor, image: Tensor) -> Tensor:
         whole = F.interpolate(output, image.shape[2:], mode="bilinear", align_corners=False)
-        return unit(whole) if name in self.directions else whole
+        return unit(whole) if name == "normals" else whole
 
 
 def dense_model(

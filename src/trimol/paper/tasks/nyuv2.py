@@ -9,8 +9,7 @@ from trimol._failures import BadValue
 from trimol.data import IndependentDraws
 from trimol.paper._data import nyuv2_files as nyuv2
 from trimol.paper._dense.dense_task import DenseTask
-from trimol.paper._dense.models import Backbone, check_backbone, checked_size, dense_model
-from trimol.tasks.multitask import MultiTask
+from trimol.paper._dense.models import Backbone, checked_size
 from trimol.tasks.task import Data, Settings
 
 
@@ -43,6 +42,7 @@ class NYUv2(DenseTask):
         "modo": Settings(lr=1e-4, method={"gamma": 1e-3}),
     }
     at_once: int = 4
+    classes: ClassVar[int] = nyuv2.CLASSES
 
     def __init__(
         self,
@@ -55,19 +55,16 @@ class NYUv2(DenseTask):
         only: str | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(only=only, weight_decay=weight_decay)
-        check_backbone(backbone)
+        super().__init__(
+            backbone=backbone,
+            pretrained=pretrained,
+            weight_decay=weight_decay,
+            only=only,
+            seed=seed,
+        )
         self.image_size = None if image_size is None else checked_size(image_size)
-        self.backbone, self.pretrained = backbone, pretrained
         self.validation = (
             None if validation is None else whole_number("validation", validation, least=0)
-        )
-        self.seed = whole_number("seed", seed, least=0)
-
-    def model(self) -> MultiTask:
-        """The trunk and a head for each objective."""
-        return dense_model(
-            self.objectives, nyuv2.CLASSES, self.backbone, pretrained=self.pretrained
         )
 
     def data(self) -> Data:

@@ -5,7 +5,6 @@ images. In ``"frozen"`` the backbone's features are computed once and kept, and 
 trunk) and the heads are trained on them: minutes on two processors.
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +18,7 @@ from torch.nn import Parameter
 from torch.optim import Adam, Optimizer
 
 from trimol import methods
-from trimol._checks import whole_number
+from trimol._checks import nonnegative, whole_number
 from trimol._failures import BadValue
 from trimol.data import IndependentDraws
 from trimol.paper import _backbones as backbones
@@ -69,12 +68,7 @@ class Listing:
 
 
 def listing(path: Path, classes: int) -> Listing:
-    """Read a split: in each line the name of an image and the number of its class.
-
-    Args:
-        path: The file.
-        classes: How many classes there are.
-    """
+    """Read a split: in each line the name of an image and the number of its class."""
     names, labels = [], []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         name, _, label = line.strip().rpartition(" ")
@@ -97,8 +91,8 @@ class Office(MultiInput):
     domain has one linear layer. Cross-entropy and accuracy for each domain; Adam without a
     schedule; no augmentation. An epoch is as long as the longest domain, shorter ones begin again.
 
-    The images are looked for where ``trimol data`` puts them. They are decoded once
-    (`trimol.paper._data.arrays`), and their features computed once (`trimol.paper._data.arrays`).
+    The images are looked for where ``trimol data`` puts them; they are decoded once, and their
+    features computed once (`trimol.paper._data.arrays`).
 
     Step sizes are the paper's for Static, MGDA and MoDo (its hyper-parameters for Office); other
     methods, for which it states none, start from the same: it is also LibMTL's default, from which
@@ -132,12 +126,10 @@ class Office(MultiInput):
         if regime not in get_args(Regime):
             known = " or ".join(map(repr, get_args(Regime)))
             raise BadValue(f"regime must be {known}, found {regime!r}")
-        if not (math.isfinite(weight_decay) and weight_decay >= 0):
-            raise BadValue(f"weight_decay must be finite and at least 0, found {weight_decay}")
         self.width = backbones.width(backbone)
         self.regime, self.backbone, self.pretrained = regime, backbone, pretrained
         self.image_size = whole_number("image_size", image_size, least=32)
-        self.weight_decay = weight_decay
+        self.weight_decay = nonnegative("weight_decay", weight_decay)
         self.domains = self.objectives
         super().__init__(only=only)
         if regime == "finetune":
@@ -153,12 +145,7 @@ class Office(MultiInput):
         return MultiTask(trunk, {name: nn.Linear(HIDDEN, self.classes) for name in self.objectives})
 
     def optimizer(self, params: Iterable[Parameter], lr: float) -> Optimizer:
-        """Adam with weight decay (in the gradient, as in the paper), in one pass over memory.
-
-        Args:
-            params: The model's parameters.
-            lr: α, the step size.
-        """
+        """Adam with weight decay (in the gradient, as in the paper), in one pass over memory."""
         return Adam(params, lr=lr, weight_decay=self.weight_decay, fused=True)
 
     def sampler(self, data: Data, batch_size: int, *, growth: float, seed: int) -> IndependentDraws:

@@ -10,14 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trimol._checks import whole_number
+from trimol._checks import nonnegative, whole_number
 from trimol._failures import BadValue
 from trimol.paper._data import nyuv2_files as nyuv2
 from trimol.paper._dense.dense_task import DenseTask
-from trimol.paper._dense.models import Backbone, check_backbone, checked_size, dense_model
-from trimol.paper._dense.pixel_losses import UNLABELLED
+from trimol.paper._dense.models import Backbone, checked_size
+from trimol.paper._dense.pixels import UNLABELLED
 from trimol.paper._dense.rooms import CLASSES, View, view
-from trimol.tasks.multitask import MultiTask
 from trimol.tasks.task import Batch, Data, Settings
 
 _TRAIN, _VALIDATION, _TEST = range(3)  # rooms are named by (seed, split, number)
@@ -86,6 +85,7 @@ class Scenes(DenseTask):
 
     name: ClassVar[str] = "scenes"
     settings: ClassVar[Mapping[str, Settings]] = dict.fromkeys(_LEARN, Settings(lr=3e-3))
+    classes: ClassVar[int] = len(CLASSES)
 
     def __init__(
         self,
@@ -103,21 +103,19 @@ class Scenes(DenseTask):
         only: str | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__(only=only, weight_decay=weight_decay)
+        super().__init__(
+            backbone=backbone,
+            pretrained=pretrained,
+            weight_decay=weight_decay,
+            only=only,
+            seed=seed,
+        )
         self.image_size = checked_size(image_size)
         self.train = whole_number("train", train, least=1)
         self.validation = whole_number("validation", validation, least=0)
         self.test = whole_number("test", test, least=1)
         self.missing, self.holes = _share("missing", missing), _share("holes", holes)
-        if not 0 <= noise < float("inf"):
-            raise BadValue(f"noise must be finite and at least 0, found {noise}")
-        check_backbone(backbone)
-        self.noise, self.backbone, self.pretrained = noise, backbone, pretrained
-        self.seed = whole_number("seed", seed, least=0)
-
-    def model(self) -> MultiTask:
-        """The trunk and a head for each objective."""
-        return dense_model(self.objectives, len(CLASSES), self.backbone, pretrained=self.pretrained)
+        self.noise = nonnegative("noise", noise)
 
     def data(self) -> Data:
         """The rooms, each split its own."""

@@ -22,7 +22,6 @@ from trimol.paper._data.datasets import BadData
 
 FILE = "mobilenet_v2-b0353104.pth"
 WIDTH = 1280
-CLASSES = 1000
 # ImageNet's classifier: the two tensors of the file that are no part of the backbone.
 CLASSIFIER = ("classifier.1.weight", "classifier.1.bias")
 
@@ -31,14 +30,10 @@ _NORMALIZATION = ("weight", "bias", "running_mean", "running_var", "num_batches_
 
 
 def build(*, pretrained: bool) -> nn.Module:
-    """The network, with the official weights or with random ones.
-
-    Args:
-        pretrained: Whether to load the official weights (``trimol data get mobilenet_v2``).
-    """
+    """The network, with the official weights (``trimol data get mobilenet_v2``) or random ones."""
     network = _network()
     if pretrained:
-        network.load_state_dict(translated(read(locate())), strict=True)
+        network.load_state_dict(translated(read(datasets.locate("weights", FILE))), strict=True)
     return network
 
 
@@ -56,46 +51,26 @@ def _network() -> nn.Module:
     return network
 
 
-def locate() -> Path:
-    """Where the official file is."""
-    return datasets.locate("weights", FILE)
-
-
 def identity() -> str:
     """What tells these weights from all others: the SHA-256 of the file."""
-    with locate().open("rb") as stream:
+    with datasets.locate("weights", FILE).open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read(path: Path) -> dict[str, Tensor]:
     """All tensors of the official file, by torchvision's names."""
     try:
-        found: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+        tensors: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
     except (RuntimeError, EOFError, KeyError, ValueError, pickle.UnpicklingError) as error:
         raise BadData(
             f"{path} is no file of weights that can be read: remove it, and fetch it again with "
             "`trimol data get mobilenet_v2`"
         ) from error
-    return found
-
-
-def classifier(state: Mapping[str, Tensor]) -> nn.Linear:
-    """ImageNet's own classifier on these features: logits of its 1000 classes."""
-    layer = nn.Linear(WIDTH, CLASSES)
-    weight, bias = (state[name] for name in CLASSIFIER)
-    layer.load_state_dict({"weight": weight, "bias": bias}, strict=True)
-    return layer
+    return tensors
 
 
 def translated(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors by transformers' names; each of the file is used once, or named as left out.
-
-    Args:
-        state: All tensors of the official file.
-
-    Raises:
-        BadData: A tensor is missing, or one is there that nobody asked for.
-    """
+    """All tensors of the official file by transformers' names; none may be missing or unknown."""
     known = translation()
     expected = {*known.values(), *CLASSIFIER}
     if missing := expected - set(state):
