@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
-
-import numpy as np
-import torch
-from torch import Tensor
+from numbers import Integral
+from typing import TYPE_CHECKING
 
 from trimol._failures import BadNumber, BadValue
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def whole_number(name: str, value: int, *, least: int) -> int:
@@ -18,7 +19,7 @@ def whole_number(name: str, value: int, *, least: int) -> int:
     trimol._failures.BadValue: k must be a whole number of at least 1, found 0
     """
     said = f"{name} must be a whole number of at least {least}, found {value!r}"
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+    if isinstance(value, bool) or not isinstance(value, Integral):
         raise BadNumber(said)
     if value < least:
         raise BadValue(said)
@@ -56,8 +57,10 @@ def positive(name: str, value: float) -> float:
     return float(value)
 
 
-def vector(name: str, value: Tensor | Sequence[float], objectives: int) -> Tensor:
+def vector(name: str, value: "Tensor | Sequence[float]", objectives: int) -> "Tensor":
     """Finite numbers, one per objective, in float64."""
+    import torch  # where there are tensors it is there; what checks numbers only does not need it
+
     found = torch.as_tensor(value, dtype=torch.float64).detach().cpu().clone()
     if found.shape != (objectives,):
         raise BadValue(
@@ -70,12 +73,12 @@ def vector(name: str, value: Tensor | Sequence[float], objectives: int) -> Tenso
 
 
 def weights(
-    value: Tensor | Sequence[float] | None, objectives: int, name: str = "weights"
-) -> Tensor:
+    value: "Tensor | Sequence[float] | None", objectives: int, name: str = "weights"
+) -> "Tensor":
     """Finite, non-negative weights, not all zero, in float64; uniform for ``None``."""
     count("objectives", objectives)
     if value is None:
-        return torch.full((objectives,), 1 / objectives, dtype=torch.float64)
+        value = [1 / objectives] * objectives
     found = vector(name, value, objectives)
     if (found < 0).any() or not found.any():
         raise BadValue(
@@ -85,8 +88,8 @@ def weights(
 
 
 def simplex(
-    value: Tensor | Sequence[float] | None, objectives: int, name: str = "weights"
-) -> Tensor:
+    value: "Tensor | Sequence[float] | None", objectives: int, name: str = "weights"
+) -> "Tensor":
     """Weights as :func:`weights`, that sum to one (to rounding, which is then removed)."""
     found = weights(value, objectives, name)
     if abs(found.sum().item() - 1) > 1e-6:

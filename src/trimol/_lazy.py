@@ -29,7 +29,7 @@ def attach(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[], l
     def load(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        value = found(places[name])
+        value = resolve(places[name])
         setattr(import_module(module), name, value)
         return value
 
@@ -39,16 +39,16 @@ def attach(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[], l
 def stubbed(stub: Path) -> dict[str, str]:
     """Where the names of a stub come from, in its order: ``{"MoDo": "trimol.methods.modo:MoDo"}``.
 
-    A name that is a module comes from ``package:module``; see `found`.
+    A name that is a module comes from ``package:module``; see `resolve`.
     """
     return dict(_names(stub))
 
 
-def found(place: str) -> Any:
+def resolve(place: str) -> Any:
     """What is at a place: ``module:name``, where the name may be a module, too.
 
-    >>> found("trimol._lazy:found").__name__, found("trimol:_lazy").__name__
-    ('found', 'trimol._lazy')
+    >>> resolve("trimol._lazy:resolve").__name__, resolve("trimol:_lazy").__name__
+    ('resolve', 'trimol._lazy')
     """
     module, _, name = place.partition(":")
     home = import_module(module)
@@ -72,13 +72,19 @@ def _names(stub: Path) -> dict[str, str]:
             continue
         for alias in node.names:
             if alias.name == "*":
-                places |= _names(_stub_of(node.module))
+                places |= _names(source_of(node.module))
             else:
                 places[alias.asname or alias.name] = f"{node.module}:{alias.name}"
     return places
 
 
-def _stub_of(module: str) -> Path:
-    """The stub of one of our modules."""
-    below = module.split(".")[1:]
-    return Path(__file__).parent.joinpath(*below).with_suffix(".pyi")
+def source_of(module: str) -> Path:
+    """Where the names of one of our modules are written down: its stub, where it has one.
+
+    >>> [source_of(f"trimol.{name}").name for name in ("tasks", "methods.algorithms", "_lazy")]
+    ['__init__.pyi', 'algorithms.pyi', '_lazy.py']
+    """
+    path = Path(__file__).parent.joinpath(*module.split(".")[1:])
+    stem = path / "__init__" if path.is_dir() else path
+    stub = stem.with_suffix(".pyi")
+    return stub if stub.exists() else stem.with_suffix(".py")

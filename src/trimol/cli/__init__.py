@@ -1,8 +1,9 @@
 """The command line: ``trimol COMMAND …``.
 
 A command is one file here: its docstring's first line is its line in ``trimol --help``, its
-``main(arguments)`` does the work and returns the exit code. What only one command needs is imported
-inside it, so that help and errors come at once.
+``main(arguments)`` does the work and returns the exit code. What takes long to import (torch,
+polars) is imported inside it, behind all that can be wrong with the arguments, so that help and
+errors come at once.
 """
 
 import sys
@@ -10,17 +11,17 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Protocol
 
-from trimol._extras import MissingExtra, require
+from trimol._extras import require
+from trimol._outline import first_line
 from trimol._registration import announced
 from trimol._version import __version__
+from trimol.cli._reporting import UsageError, reported
 
 _OWN = ("run", "compare", "report", "plan", "methods", "tasks")
 COMMANDS = {**{name: f"trimol.cli.{name}" for name in _OWN}, **announced("COMMANDS")}
 
 
 class _Command(Protocol):
-    __doc__: str | None
-
     def main(self, arguments: Sequence[str]) -> int:
         """Run the command and return the exit code."""
 
@@ -37,20 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        require("tyro", extra="studies", purpose="the command line")
-        require("rich", extra="studies", purpose="the command line")
-    except MissingExtra as error:
-        print(f"trimol: {error}", file=sys.stderr)
-        return 1
-    from trimol.cli._reporting import reported
-
     return reported(lambda: _run(given))
 
 
 def _run(given: Sequence[str]) -> int:
-    from trimol.cli._reporting import UsageError
-
     name = given[0] if given else "--help"
     if name in ("-h", "--help", "help"):
         print(_help())
@@ -60,15 +51,14 @@ def _run(given: Sequence[str]) -> int:
         return 0
     if name not in COMMANDS:
         raise UsageError(f"unknown command {name!r}: the commands are {', '.join(COMMANDS)}")
-    return _command(name).main(given[1:])
-
-
-def _command(name: str) -> _Command:
-    return import_module(COMMANDS[name])
+    for package in ("tyro", "rich"):
+        require(package, extra="studies", purpose="the command line")
+    command: _Command = import_module(COMMANDS[name])
+    return command.main(given[1:])
 
 
 def _help() -> str:
-    lines = [f"  {name:<10} {(_command(name).__doc__ or '').splitlines()[0]}" for name in COMMANDS]
+    lines = [f"  {name:<10} {first_line(module)}" for name, module in COMMANDS.items()]
     return "\n".join(
         [
             "usage: trimol COMMAND [-h] ...",

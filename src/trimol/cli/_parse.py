@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import tyro
 
 from trimol.cli._reporting import UsageError
-from trimol.cli._values import any_value
 
 OptionsT = TypeVar("OptionsT")
 
@@ -83,22 +82,13 @@ def pairs(texts: Sequence[str], flag: str) -> dict[str, str]:
     >>> pairs(["hidden=128"], "option")
     {'hidden': '128'}
     """
-    found = {}
+    values = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise UsageError(f"--{flag} must be NAME=VALUE, found {text!r}")
-        found[name.replace("-", "_")] = value
-    return found
-
-
-def task_options(texts: Sequence[str]) -> dict[str, Any]:
-    """Options of a task: numbers, true, false, none, or plain text.
-
-    >>> task_options(["hidden=128", "variant=printed"])
-    {'hidden': 128, 'variant': 'printed'}
-    """
-    return {name: any_value(value) for name, value in pairs(texts, "option").items()}
+        values[name.replace("-", "_")] = value
+    return values
 
 
 def one_line(box: str) -> str:

@@ -3,9 +3,12 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from trimol.report._numbers import duration
-from trimol.training.records import Record
+
+if TYPE_CHECKING:
+    from trimol.training.records import Record
 
 
 @dataclass
@@ -23,7 +26,7 @@ class Progress:
     title: str
     total: int
     done: int = 0
-    records: list[Record] = field(default_factory=list)
+    records: "list[Record]" = field(default_factory=list)
     clock: Callable[[], float] = time.monotonic
     _from: tuple[int, float] | None = None
 
@@ -33,7 +36,7 @@ class Progress:
             self._from = (done, self.clock())
         self.done = done
 
-    def measured(self, record: Record) -> None:
+    def measured(self, record: "Record") -> None:
         """A measurement was made."""
         self.records.append(record)
 

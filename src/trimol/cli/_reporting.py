@@ -3,12 +3,13 @@
 A programming error is no such failure: it keeps its traceback.
 """
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from trimol._failures import UserError
+from trimol._failures import BadType, BadValue, UserError
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 
@@ -58,8 +59,13 @@ def usage() -> Iterator[None]:
     """What is wrong with a value here is wrong with the command line."""
     try:
         yield
-    except ValueError as error:
+    except (BadValue, BadType) as error:
         raise UsageError(str(error)) from error
+
+
+def print_json(value: object) -> None:
+    """Print something for machines."""
+    print(json.dumps(value, indent=1, allow_nan=False))
 
 
 def _say(what: object, code: int) -> int:

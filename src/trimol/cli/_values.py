@@ -1,11 +1,15 @@
 """Values that commands take: from the text a user typed to a number, or one clear line."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from tyro.constructors import PrimitiveConstructorSpec
+
+from trimol._failures import BadValue
+
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def whole_number(text: str, *, least: int) -> int:
@@ -15,11 +19,11 @@ def whole_number(text: str, *, least: int) -> int:
     (1000, 1000)
     >>> whole_number("many", least=1)
     Traceback (most recent call last):
-    ValueError: must be a whole number of at least 1, found 'many'
+    trimol._failures.BadValue: must be a whole number of at least 1, found 'many'
     """
     value = _float(text)
     if value is None or not value.is_integer() or value < least:
-        raise ValueError(f"must be a whole number of at least {least}, found {text!r}")
+        raise BadValue(f"must be a whole number of at least {least}, found {text!r}")
     return int(value)
 
 
@@ -30,11 +34,11 @@ def real_number(text: str, *, above: float = -math.inf, least: float = -math.inf
     0.001
     >>> real_number("nan", least=0)
     Traceback (most recent call last):
-    ValueError: must be a finite number of at least 0, found 'nan'
+    trimol._failures.BadValue: must be a finite number of at least 0, found 'nan'
     """
     value = _float(text)
     if value is None or not value > above or not value >= least:
-        raise ValueError(f"must be a finite number{_range(above, least)}, found {text!r}")
+        raise BadValue(f"must be a finite number{_range(above, least)}, found {text!r}")
     return value
 
 
@@ -44,16 +48,38 @@ positive = partial(real_number, above=0)
 nonnegative = partial(real_number, least=0)
 
 
+def numbers(text: str) -> list[float]:
+    """Numbers between commas."""
+    try:
+        return [real_number(part) for part in text.split(",")]
+    except BadValue:
+        raise BadValue(f"must be numbers with commas between them, found {text!r}") from None
+
+
 def names(text: str) -> tuple[str, ...]:
     """Names between commas, each once.
 
     >>> names("static,mgda, modo")
     ('static', 'mgda', 'modo')
     """
-    found = tuple(name for part in text.split(",") if (name := part.strip()))
-    if not found or len(set(found)) != len(found):
-        raise ValueError(f"must be different names with commas between them, found {text!r}")
-    return found
+    parts = tuple(name for part in text.split(",") if (name := part.strip()))
+    if not parts or len(set(parts)) != len(parts):
+        raise BadValue(f"must be different names with commas between them, found {text!r}")
+    return parts
+
+
+def truth(text: str) -> bool:
+    """True or false."""
+    if text.lower() not in _TRUTH:
+        raise BadValue(f"must be true or false, found {text!r}")
+    return _TRUTH[text.lower()]
+
+
+def choice(text: str, choices: Sequence[str]) -> str:
+    """One of some words."""
+    if text not in choices:
+        raise BadValue(f"must be one of {', '.join(choices)}, found {text!r}")
+    return text
 
 
 def any_value(text: str) -> Any:

@@ -1,6 +1,5 @@
 """Compare methods on a task: same starts, same samples, several seeds."""
 
-import json as json_format
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,15 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from trimol.cli import _epochs as epochs
 from trimol.cli import _hyperparameters as hyperparameters
-from trimol.cli._compare_view import CompareView
+from trimol.cli import _setup as setup
 from trimol.cli._live import shown
-from trimol.cli._outcome import samples_a_step, setting
-from trimol.cli._parse import pairs, parse, task_options
-from trimol.cli._reporting import UsageError, usage
+from trimol.cli._parse import pairs, parse
+from trimol.cli._reporting import UsageError, print_json, usage
 from trimol.cli._values import count, names, nonnegative, positive, typed, whole
-from trimol.cli.methods import checked_method
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -78,31 +74,33 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command and return the exit code."""
     options = parse(Options, arguments, "compare")
     for method in options.methods:
-        checked_method(method)
-    out = options.out or Path("runs", _name(options))
-    steps = epochs.resolved(options, default=STEPS)
-    found = _compared(options, steps, out)
+        setup.checked_method(method)
+    given = setup.checked_options(options.task, options.option)
+    rates, values = _settings(options)
+    steps = setup.steps(options, given, default=STEPS)
+    name = _checked_name(options, given, values)
+    out = options.out or Path("runs", name)
+    comparison = _compared(options, given, rates, values, steps, out)
     if options.json:
-        print(json_format.dumps(_for_machines(found), indent=1))
+        print_json(_for_machines(comparison))
     else:
-        _show(found, options, steps, out)
+        _show(comparison, options, steps, out)
     return 0
 
 
-def _name(options: Options) -> str:
-    from trimol import tasks
-
-    with usage():
-        return tasks.load(options.task, task_options(options.option)).name
-
-
-def _compared(options: Options, steps: int, out: Path) -> "Comparison":
+def _compared(
+    options: Options,
+    given: Mapping[str, Any],
+    rates: Mapping[str, float],
+    values: Mapping[str, Mapping[str, Any]],
+    steps: int,
+    out: Path,
+) -> "Comparison":
     """Run what is left to run, with progress shown."""
+    from trimol.cli._compare_view import CompareView
     from trimol.runs import compare
     from trimol.runs._pool import cores
 
-    rates, values = _settings(options)
-    _check(options, steps, values)
     every = max(1, steps // 10) if options.measure_every is None else options.measure_every
     title = f"{options.task}: {options.seeds} seeds of {steps} steps"
     view = CompareView(title, options.methods, options.seeds, steps)
@@ -112,14 +110,14 @@ def _compared(options: Options, steps: int, out: Path) -> "Comparison":
             view.advance(config.method, config.seed, step / max(1, config.steps), record)
             changed()
 
-        found = compare(
+        comparison = compare(
             options.task,
             options.methods,
             folder=out,
             seeds=options.seeds,
             steps=steps,
             batch_size=options.batch_size,
-            task_options=task_options(options.option),
+            task_options=given,
             hyperparameters=values,
             lr=rates,
             rho=options.measure_rho,
@@ -129,24 +127,24 @@ def _compared(options: Options, steps: int, out: Path) -> "Comparison":
             watch=watch,
         )
         view.finish()
-    return found
+    return comparison
 
 
-def _check(options: Options, steps: int, values: Mapping[str, Mapping[str, Any]]) -> None:
-    """What is wrong with a task, an option or a hyper-parameter is said before anything runs."""
+def _checked_name(
+    options: Options, given: Mapping[str, Any], values: Mapping[str, Mapping[str, Any]]
+) -> str:
+    """The task's name; what is wrong with it or with a method is said before anything runs."""
     from trimol.runs.config import configure
+    from trimol.tasks import load
 
-    given = task_options(options.option)
     with usage():
         for method in options.methods:
+            chosen = values.get(method)
             config = configure(
-                options.task,
-                method,
-                steps=steps,
-                task_options=given,
-                hyperparameters=values.get(method),
+                options.task, method, steps=1, task_options=given, hyperparameters=chosen
             )
             hyperparameters.check(config)
+        return load(options.task, given).name
 
 
 def _settings(options: Options) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
@@ -165,16 +163,16 @@ def _settings(options: Options) -> tuple[dict[str, float], dict[str, dict[str, A
     return rates, values
 
 
-def _for_machines(found: "Comparison") -> dict[str, Any]:
+def _for_machines(comparison: "Comparison") -> dict[str, Any]:
     from trimol.runs import summarise
     from trimol.runs.study import Study
 
-    rows = [row.json() for row in summarise(found)]
-    files = [str(run.path) for runs in found.runs.values() for run in runs]
-    return {**Study(f"compare {found.task}", "", rows).summary(), "files": files}
+    rows = [row.json() for row in summarise(comparison)]
+    files = [str(run.path) for runs in comparison.runs.values() for run in runs]
+    return {**Study(f"compare {comparison.task}", "", rows).summary(), "files": files}
 
 
-def _show(found: "Comparison", options: Options, steps: int, out: Path) -> None:
+def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> None:
     from rich.console import Console
 
     from trimol.cli import _findings as findings
@@ -182,14 +180,14 @@ def _show(found: "Comparison", options: Options, steps: int, out: Path) -> None:
     from trimol.runs import summarise
 
     console = Console(highlight=False, markup=False)
-    rows, marked = summarise(found), findings.best(found)
+    rows, marked = summarise(comparison), findings.best(comparison)
     table = tables.grid(findings.rows_of_seeds(rows), marked)
     console.print(tables.draw(table, console.width))
-    console.print(_setting(found, options, steps, marked=bool(marked)))
-    _list(console, "Differences, run by run:", findings.sentences(found))
-    _list(console, "Diverged, and left out:", findings.failures(found))
+    console.print(_setting(comparison, options, steps, marked=bool(marked)))
+    _list(console, "Differences, run by run:", findings.sentences(comparison))
+    _list(console, "Diverged, and left out:", findings.failures(comparison))
     console.print(tables.readings(findings.readings(rows)))
-    console.print(tables.weights(findings.weights(found), findings.objectives(found)))
+    console.print(tables.weights(findings.weights(comparison), findings.objectives(comparison)))
     console.print(f"{HOW_TO_READ}\n\nSaved in {out}. Next: trimol report {out}")
 
 
@@ -201,12 +199,15 @@ def _list(console: "Console", heading: str, lines: Sequence[str]) -> None:
         console.print(fill(line, console.width, initial_indent="  ", subsequent_indent="    "))
 
 
-def _setting(found: "Comparison", options: Options, steps: int, *, marked: bool) -> str:
+def _setting(comparison: "Comparison", options: Options, steps: int, *, marked: bool) -> str:
     """What the table shows, and under which conditions."""
+    from trimol.cli._outcome import samples_a_step, setting
+
+    groups = comparison.runs.items()
     seeds = f"{options.seeds} seeds" if options.seeds > 1 else "one seed"
     shown = "mean ± 95 % confidence interval" if options.seeds > 1 else "no spread"
-    rates = "; ".join(f"{m} {setting(runs[0].config)}" for m, runs in found.runs.items() if runs)
-    samples = {samples_a_step(run) for runs in found.runs.values() for run in runs}
+    rates = "; ".join(f"{method} {setting(runs[0].config)}" for method, runs in groups if runs)
+    samples = {samples_a_step(run) for _, runs in groups for run in runs}
     saw = f"Every method saw {samples.pop()} samples a step. " if len(samples) == 1 else ""
     best = " * is lower than every other by more than the noise." if marked else ""
     return (

@@ -1,15 +1,18 @@
 """List the methods, or say what one does and which hyper-parameters it has."""
 
-import json as json_format
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from tyro.conf import Positional
 
+from trimol.cli import _hyperparameters as hyperparameters
 from trimol.cli._parse import parse
-from trimol.cli._reporting import UsageError
+from trimol.cli._reporting import print_json
+from trimol.cli._setup import checked_method
 from trimol.cli._values import typed
+from trimol.methods._citation import citation
+from trimol.methods._registry import names, outline
 
 
 @dataclass(frozen=True)
@@ -24,47 +27,30 @@ class Options:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return the exit code."""
-    from trimol import methods
-
     options = parse(Options, arguments, "methods")
-    chosen = [checked_method(options.method)] if options.method else methods.names()
-    found = [_described(name) for name in chosen]
+    chosen = [checked_method(options.method)] if options.method else names()
+    described = [_described(name) for name in chosen]
     if options.json:
-        print(json_format.dumps(found, indent=1))
+        print_json(described)
     elif options.method:
-        _show(found[0])
+        _show(described[0])
     else:
-        _list(found)
+        for method in described:
+            print(f"{method['method']:<11} {method['summary']}")
     return 0
 
 
-def checked_method(name: str) -> str:
-    """The name of a method, or one line that lists them all."""
-    from trimol import methods
-
-    if name not in methods.names():
-        known = ", ".join(methods.names())
-        raise UsageError(f"unknown method {name!r}: the methods are {known}")
-    return name
-
-
 def _described(name: str) -> dict[str, Any]:
-    from trimol import methods
-    from trimol.cli import _hyperparameters as hyperparameters
-
-    kind = methods.get(name)
-    own = {p.name: p.default for p in hyperparameters.of(name).values()}
-    return {"method": name, "summary": kind.summary, "draws": kind.draws, "hyperparameters": own}
-
-
-def _list(found: Sequence[dict[str, Any]]) -> None:
-    for method in found:
-        print(f"{method['method']:<11} {method['summary']}")
+    source = outline(name)
+    return {
+        "method": name,
+        "summary": source.value("summary"),
+        "draws": source.value("draws"),
+        "hyperparameters": {p.name: p.default for p in hyperparameters.of(name).values()},
+    }
 
 
 def _show(method: dict[str, Any]) -> None:
-    from trimol.methods import citation
-
     print(f"{method['method']}: {method['summary']}")
     print(f"Independent mini-batches a step: {method['draws']}")
     print("Hyper-parameters, with their defaults:")

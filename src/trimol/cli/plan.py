@@ -1,23 +1,18 @@
 """Step sizes and steps for MoDo from a goal, by the theory, and what the goal gives up."""
 
-import json as json_format
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, SupportsFloat
 
 from tyro.conf import Positional
 
 from trimol.cli._parse import parse
-from trimol.cli._reporting import UsageError, usage
-from trimol.cli._values import real_number, typed, whole_number
-from trimol.theory import Constants, Plan, plan
-from trimol.theory.orders import Exponent
-from trimol.theory.planning import Objective
-
-_positive = partial(real_number, above=0)
-_count = partial(whole_number, least=1)
+from trimol.cli._reporting import UsageError, print_json, usage
+from trimol.cli._values import count, positive, typed, whole_number
+from trimol.theory.constants import Constants
+from trimol.theory.planning import Objective, Plan, plan
 
 
 @dataclass(frozen=True)
@@ -33,19 +28,19 @@ class Options:
     """How many training samples."""
     objective: Objective = "balance"
     """What is to be small."""
-    steps: Annotated[int | None, typed(_count, "T", unset="chosen")] = None
+    steps: Annotated[int | None, typed(count, "T", unset="chosen")] = None
     """How many steps, if that is given."""
     strongly_convex: bool = False
     """Every loss of every sample is strongly convex. No neural network is."""
-    losses: Annotated[int | None, typed(_count, "M", unset="none")] = None
+    losses: Annotated[int | None, typed(count, "M", unset="none")] = None
     """How many losses."""
-    ell_f: Annotated[float | None, typed(_positive, "X", unset="none")] = None
+    ell_f: Annotated[float | None, typed(positive, "X", unset="none")] = None
     """No gradient of a loss is longer."""
-    ell_f1: Annotated[float | None, typed(_positive, "X", unset="none")] = None
+    ell_f1: Annotated[float | None, typed(positive, "X", unset="none")] = None
     """No Hessian of a loss has a larger eigenvalue in size."""
-    mu: Annotated[float | None, typed(_positive, "X", unset="none")] = None
+    mu: Annotated[float | None, typed(positive, "X", unset="none")] = None
     """No Hessian of a loss has a smaller eigenvalue."""
-    c_f: Annotated[float | None, typed(_positive, "X", unset="none")] = None
+    c_f: Annotated[float | None, typed(positive, "X", unset="none")] = None
     """How far the mean loss is above its minimum at the start."""
     json: bool = False
     """Print JSON."""
@@ -63,7 +58,10 @@ def main(arguments: Sequence[str]) -> int:
             strongly_convex=options.strongly_convex or options.mu is not None,
             constants=constants,
         )
-    print(json_format.dumps(_plain(made), indent=1) if options.json else made)
+    if options.json:
+        print_json(_plain(made))
+    else:
+        print(made)
     return 0
 
 
@@ -100,13 +98,13 @@ def _plain(made: Plan) -> dict[str, Any]:
         "schedule": str(made.schedule),
         "region": made.region,
         "exponents": {name: _finite(value) for name, value in made.exponents.items()},
-        "bounds": {name: float(bound) for name, bound in made.bounds.items()},
+        "bounds": {name: _finite(bound) for name, bound in made.bounds.items()},
         "trivial": made.trivial,
         "refused": made.refused,
         "given_up": list(made.given_up),
     }
 
 
-def _finite(exponent: Exponent) -> float | None:
+def _finite(value: SupportsFloat) -> float | None:
     """JSON has no infinity: an error without a bound has no exponent."""
-    return float(exponent) if math.isfinite(exponent) else None
+    return float(value) if math.isfinite(value) else None

@@ -1,6 +1,5 @@
 """Write a page about the runs and studies in a folder, and its figures."""
 
-import json as json_format
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Annotated
 from tyro.conf import Positional
 
 from trimol.cli._parse import parse
-from trimol.cli._reporting import UsageError
+from trimol.cli._reporting import UsageError, print_json
 from trimol.cli._values import typed
 
 
@@ -35,10 +34,9 @@ def main(arguments: Sequence[str]) -> int:
 
     page = report.write(options.folder)
     figures = sorted((options.folder / "figures").glob("*"))
+    files = [str(path) for path in (page, *figures)]
     if options.json:
-        print(json_format.dumps({"files": [str(path) for path in (page, *figures)]}, indent=1))
-        return 0
-    print(page)
-    for figure in figures:
-        print(figure)
+        print_json({"files": files})
+    else:
+        print("\n".join(files))
     return 0

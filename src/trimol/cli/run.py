@@ -1,6 +1,5 @@
 """Train a task with a method, watch the three errors, and save the run."""
 
-import json as json_format
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -9,17 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from trimol.cli import _epochs as epochs
 from trimol.cli import _hyperparameters as hyperparameters
-from trimol.cli import _outcome as summary
+from trimol.cli import _setup as setup
 from trimol.cli._live import shown
-from trimol.cli._outcome import setting
-from trimol.cli._parse import parse, split_flags, task_options
+from trimol.cli._parse import parse, split_flags
 from trimol.cli._progress import Progress
-from trimol.cli._reporting import usage
-from trimol.cli._run_view import RunView
+from trimol.cli._reporting import print_json, usage
 from trimol.cli._values import count, nonnegative, positive, typed, whole
-from trimol.cli.methods import checked_method
 
 if TYPE_CHECKING:
     from trimol.runs.config import RunConfig
@@ -82,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
     folder = options.out or Path("runs", _folder_name(config))
     run = _executed(config, folder, options)
     if options.json:
-        print(json_format.dumps(_for_machines(run), indent=1))
+        print_json(_for_machines(run))
     else:
         _show(run)
     return 0
@@ -95,20 +90,21 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
         options: The command's own.
         flags: The method's hyper-parameters, as text.
     """
-    from trimol.runs.config import configure
-
-    checked_method(options.method)
+    setup.checked_method(options.method)
     taken = {field.name for field in fields(Options)}
     values = hyperparameters.read(options.method, flags, taken=taken)
-    steps = epochs.resolved(options, default=STEPS)
+    given = setup.checked_options(options.task, options.option)
+    steps = setup.steps(options, given, default=STEPS)
     every = max(1, steps // 20) if options.measure_every is None else options.measure_every
+    from trimol.runs.config import configure
+
     with usage():
         config = configure(
             options.task,
             options.method,
             lr=options.lr,
             hyperparameters=values,
-            task_options=task_options(options.option),
+            task_options=given,
             steps=steps,
             batch_size=options.batch_size,
             seed=options.seed,
@@ -129,6 +125,8 @@ def _folder_name(config: "RunConfig") -> str:
 
 def _executed(config: "RunConfig", folder: Path, options: Options) -> "StoredRun":
     """Run it, with its progress shown."""
+    from trimol.cli._outcome import setting
+    from trimol.cli._run_view import RunView
     from trimol.runs import Interrupted, execute
     from trimol.tasks import load
 
@@ -154,8 +152,10 @@ def _executed(config: "RunConfig", folder: Path, options: Options) -> "StoredRun
 def _show(run: "StoredRun") -> None:
     from rich.console import Console
 
+    from trimol.cli._outcome import render
+
     console = Console(highlight=False)
-    for part in summary.render(run):
+    for part in render(run):
         console.print(part)
     console.print(f"Saved in {run.path}. Next: trimol report {run.path}", markup=False)
 

@@ -2,12 +2,15 @@
 
 import re
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
-from trimol.methods._registry import get
-from trimol.methods.base import Method
+from trimol.methods._registry import outline
+
+if TYPE_CHECKING:
+    from trimol.methods.base import Method
 
 
-def citation(method: str | Method | type[Method]) -> None:
+def citation(method: "str | Method | type[Method]") -> None:
     """Print the BibTeX entry of a method.
 
     Args:
@@ -20,8 +23,8 @@ def citation(method: str | Method | type[Method]) -> None:
           title = {Multiple-gradient descent algorithm (MGDA) for multiobjective optimization},
         ...
     """
-    kind = get(method) if isinstance(method, str) else method
-    print(_entries()[kind.reference])
+    named = isinstance(method, str)
+    print(_entries()[outline(method).value("reference") if named else method.reference])
 
 
 def _entries() -> dict[str, str]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from trimol import _lazy
 from trimol._failures import BadValue
+from trimol._outline import Outline
 
 if TYPE_CHECKING:
     from trimol.methods.base import Method
@@ -30,7 +31,20 @@ def get(name: str) -> "type[Method]":
     >>> get("modo")
     <class 'trimol.methods.modo.MoDo'>
     """
+    method: type[Method] = _lazy.resolve(_place(name))
+    return method
+
+
+def outline(name: str) -> Outline:
+    """What the method's source says, without an import.
+
+    >>> outline("modo").value("needs")
+    'product'
+    """
+    return Outline(_place(name))
+
+
+def _place(name: str) -> str:
     if name not in _PLACES:
         raise BadValue(f"name must be one of {', '.join(_PLACES)}, found {name!r}")
-    method: type[Method] = _lazy.found(_PLACES[name])
-    return method
+    return _PLACES[name]

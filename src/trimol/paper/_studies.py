@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from trimol._failures import BadValue
-from trimol.paper._synthetic.simulation import Watch
-from trimol.runs import study as results
-from trimol.runs._environment import environment
-from trimol.runs.study import Study
+
+if TYPE_CHECKING:
+    from trimol.paper._synthetic.simulation import Watch
+    from trimol.runs.study import Study
 
 Regime = Literal["frozen", "finetune"]
 Budget = Literal["equal", "paper"]
@@ -41,7 +41,7 @@ class Context:
     root: Path
     quick: bool = False
     seeds: int | None = None
-    watch: Watch | None = None
+    watch: "Watch | None" = None
     full: bool = False
     regime: Regime = "frozen"
     budget: Budget = "equal"
@@ -91,12 +91,12 @@ class Entry:
                 raise BadValue(f"{option} must be one of {known}, found {value!r}")
         return {name: given.get(name) or OPTIONS[name][0] for name in OPTIONS}
 
-    def build(self) -> Callable[[Context], Study]:
+    def build(self) -> "Callable[[Context], Study]":
         """The function, imported."""
-        found: Callable[[Context], Study] = getattr(
+        function: Callable[[Context], Study] = getattr(
             importlib.import_module(self.module), self.function
         )
-        return found
+        return function
 
 
 _STUDIES: dict[str, Entry] = {}
@@ -154,11 +154,11 @@ def run(
     *,
     quick: bool = False,
     seeds: int | None = None,
-    watch: Watch | None = None,
+    watch: "Watch | None" = None,
     full: bool = False,
     regime: Regime | None = None,
     budget: Budget | None = None,
-) -> Study:
+) -> "Study":
     """Run a study and save it in ``folder/name/``; what is done already is not done again.
 
     The regime that is not the default has a folder of its own, ``folder/name-regime/``. A budget
@@ -201,6 +201,9 @@ def run(
         with suppress(OSError):  # an empty folder is nothing to go on from; another one stays
             context.folder.rmdir()
         raise
+    from trimol.runs import study as results
+    from trimol.runs._environment import environment
+
     flags = [f"--{flag}" for flag, on in (("quick", quick), ("full", full)) if on]
     flags += [f"--{option} {value}" for option, value in given.items() if value is not None]
     flags += [] if seeds is None else [f"--seeds {seeds}"]

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from trimol import _lazy
 from trimol._failures import BadValue
+from trimol._outline import Outline
 from trimol._registration import announced
 
 if TYPE_CHECKING:
@@ -30,11 +31,24 @@ def get(name: str) -> "type[Task]":
     >>> get("digits")
     <class 'trimol.tasks.digits.Digits'>
     """
+    task: type[Task] = _lazy.resolve(_place(name))
+    return task
+
+
+def outline(name: str) -> Outline:
+    """What the task's source says, without an import.
+
+    >>> outline("quadratic").value("objectives")
+    ('f1', 'f2', 'f3')
+    """
+    return Outline(_place(name))
+
+
+def _place(name: str) -> str:
     places = _places()
     if name not in places:
         raise BadValue(f"name must be one of {', '.join(places)}, found {name!r}")
-    task: type[Task] = _lazy.found(places[name])
-    return task
+    return places[name]
 
 
 def _places() -> dict[str, str]:

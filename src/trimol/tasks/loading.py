@@ -9,18 +9,20 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trimol._failures import BadValue
-from trimol.tasks._catalogue import get, names
-from trimol.tasks.task import Task
+from trimol.tasks._catalogue import get, names, outline
+
+if TYPE_CHECKING:
+    from trimol.tasks.task import Task
 
 
 class TaskError(BadValue):
     """A task that cannot be found or made; the message is one line."""
 
 
-def load(name: str, options: Mapping[str, Any] | None = None) -> Task:
+def load(name: str, options: Mapping[str, Any] | None = None) -> "Task":
     """A task, ready to be trained.
 
     Args:
@@ -44,16 +46,28 @@ def load(name: str, options: Mapping[str, Any] | None = None) -> Task:
     return made
 
 
-def find(name: str) -> type[Task]:
+def find(name: str) -> "type[Task]":
     """The class of a task that `load` makes an instance of."""
     file = file_of(name)
     if file is not None:
         return _from_file(file, name)
-    if name not in names():
-        raise TaskError(
-            f"task must be one of {', '.join(names())} or path/to/file.py:Class, found {name!r}"
-        )
+    _check_built_in(name)
     return get(name)
+
+
+def examine(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse what can be seen to be wrong with a task's name and options before any import.
+
+    >>> examine("digits", {"width": 32})
+    Traceback (most recent call last):
+    trimol.tasks.loading.TaskError: digits has no option 'width': it has hidden, test, validation, seed
+    """  # noqa: E501
+    file = file_of(name)
+    if file is not None:
+        _text(file)
+        return
+    _check_built_in(name)
+    _check_given(name, options, {p.name: p.required for p in outline(name).parameters})
 
 
 def file_of(name: str) -> Path | None:
@@ -78,7 +92,9 @@ def source(name: str) -> str | None:
     return None if file is None else hashlib.sha256(_text(file)).hexdigest()
 
 
-def _from_file(file: Path, name: str) -> type[Task]:
+def _from_file(file: Path, name: str) -> "type[Task]":
+    from trimol.tasks.task import Task
+
     module = _module(file, name)
     wanted = name.rpartition(".py")[2].removeprefix(":")
     own = {
@@ -159,25 +175,36 @@ def _line(error: Exception, file: Path) -> int | None:
     return next((f.lineno for f in reversed(frames) if f.filename in names), None)
 
 
-def _check_options(task: type[Task], name: str, options: Mapping[str, Any]) -> None:
+def _check_built_in(name: str) -> None:
+    if name not in names():
+        raise TaskError(
+            f"task must be one of {', '.join(names())} or path/to/file.py:Class, found {name!r}"
+        )
+
+
+def _check_options(task: "type[Task]", name: str, options: Mapping[str, Any]) -> None:
     if task.__abstractmethods__:
         lacking = ", ".join(sorted(task.__abstractmethods__))
         raise TaskError(f"{name}: the class {task.__name__} must define {lacking}")
     parameters = inspect.signature(task).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return
-    known = [p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    named = [p for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    _check_given(name, options, {p.name: p.default is p.empty for p in named})
+
+
+def _check_given(name: str, options: Mapping[str, Any], known: Mapping[str, bool]) -> None:
+    """Of the options that a task knows, those that are true must be given."""
     for option in options:
         if option not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
             raise TaskError(f"{name} has no option {option!r}: {has}")
-    missing = [p.name for p in parameters if p.default is p.empty and p.name not in options]
-    missing = [option for option in missing if option in known]
+    missing = [option for option, required in known.items() if required and option not in options]
     if missing:
         raise TaskError(f"{name} needs the option {missing[0]!r}")
 
 
-def _check_names(name: str, task: Task) -> None:
+def _check_names(name: str, task: "Task") -> None:
     for attribute in ("name", "objectives"):
         if not getattr(task, attribute, None):
             raise TaskError(f"{name}: the class {type(task).__name__} must set {attribute}")

@@ -7,18 +7,6 @@
 - `estimate`: the theorems' constants, as far as a model and its data show them.
 """
 
-from trimol.theory import bounds, rates, regions
-from trimol.theory.constants import Constants
-from trimol.theory.estimation import Estimates, estimate
-from trimol.theory.planning import Plan, plan
+from trimol._lazy import attach
 
-__all__ = [
-    "Constants",
-    "Estimates",
-    "Plan",
-    "bounds",
-    "estimate",
-    "plan",
-    "rates",
-    "regions",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

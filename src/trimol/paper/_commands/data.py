@@ -1,6 +1,5 @@
 """Data sets: which are there (trimol data), fetch one (trimol data get mnist), check one."""
 
-import json as json_format
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from trimol.cli._parse import parse
-from trimol.cli._reporting import FAILED, UsageError, usage
+from trimol.cli._reporting import FAILED, UsageError, print_json, usage
 from trimol.paper._data import datasets, fetch
 from trimol.paper._data.datasets import Source
 from trimol.paper._data.fetch import Watch
@@ -48,17 +47,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _list(options: Options) -> int:
-    found = [_state(source) for source in datasets.sources().values()]
+    states = [_state(source) for source in datasets.sources().values()]
     if options.json:
-        print(json_format.dumps(found, indent=1))
+        print_json(states)
         return 0
-    width = max(len(str(state["data"])) for state in found)
-    for state in found:
+    width = max(len(str(state["data"])) for state in states)
+    for state in states:
+        where = state["where"] or f"not here: trimol data get {state['data']}"
         print(f"{state['data']:<{width}} {state['title']}")
         print(f"{'':<{width}} licence: {state['licence']} ({state['home']})")
-        print(
-            f"{'':<{width}} {state['where'] or 'not here: trimol data get ' + str(state['data'])}"
-        )
+        print(f"{'':<{width}} {where}")
     return 0
 
 
@@ -100,7 +98,7 @@ def _check(wanted: Sequence[Source], options: Options) -> int:
 
 def _print(paths: Sequence[Path], options: Options) -> None:
     if options.json:
-        print(json_format.dumps({"files": [str(path) for path in paths]}, indent=1))
+        print_json({"files": [str(path) for path in paths]})
     else:
         for path in paths:
             print(f"{path}: there, {'with all its files' if path.is_dir() else 'verified'}")

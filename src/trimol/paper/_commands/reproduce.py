@@ -1,6 +1,5 @@
 """Run the paper's figures and tables again, and the ledger of its claims."""
 
-import json as json_format
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +12,9 @@ from tyro.conf import Positional, arg
 from trimol.cli._live import shown
 from trimol.cli._parse import parse
 from trimol.cli._progress import Progress
-from trimol.cli._reporting import UsageError, usage
-from trimol.cli._run_view import RunView
+from trimol.cli._reporting import UsageError, print_json, usage
 from trimol.cli._values import count, typed
+from trimol.paper import _studies as studies
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,46 +64,42 @@ def main(arguments: Sequence[str]) -> int:
     names = _names(options)
     if not names:
         return _list(options)
-    found = [_run(name, options) for name in names]
+    results = [_run(name, options) for name in names]
     if options.json:
-        print(json_format.dumps(_for_machines(found), indent=1, allow_nan=False))
+        print_json(_for_machines(results))
     else:
-        for study in found:
+        for study in results:
             _show(study)
         print(f"Next: trimol report {options.out}")
     return 0
 
 
 def _names(options: Options) -> list[str]:
-    from trimol import paper as reproduce
-
-    known = reproduce.names()
+    known = studies.names()
     for name in options.names:
         if name not in (*known, ALL):
             raise UsageError(f"unknown study {name!r}: the studies are {', '.join(known)}, {ALL}")
-    together = [name for name in known if not reproduce.get(name).apart]
+    together = [name for name in known if not studies.get(name).apart]
     names = together if ALL in options.names else list(options.names)
     with usage():  # before anything runs
         for name in names:
-            reproduce.get(name).checked({"regime": options.regime, "budget": options.budget})
+            studies.get(name).checked({"regime": options.regime, "budget": options.budget})
     return names
 
 
 def _list(options: Options) -> int:
-    from trimol import paper as reproduce
-
-    found = [{"study": name, "title": reproduce.get(name).title} for name in reproduce.names()]
+    titles = {name: studies.get(name).title for name in studies.names()}
     if options.json:
-        print(json_format.dumps(found, indent=1))
+        print_json([{"study": name, "title": title} for name, title in titles.items()])
         return 0
-    width = max(len(study["study"]) for study in found)
-    for study in found:
-        print(f"{study['study']:<{width}}  {study['title']}")
+    width = max(map(len, titles))
+    for name, title in titles.items():
+        print(f"{name:<{width}}  {title}")
     return 0
 
 
 def _run(name: str, options: Options) -> "Study":
-    from trimol import paper as reproduce
+    from trimol.cli._run_view import RunView
 
     progress = Progress(name, total=0)
     with shown(RunView(progress, ()), quiet=options.quiet) as changed:
@@ -114,7 +109,7 @@ def _run(name: str, options: Options) -> "Study":
             progress.advance(done)
             changed()
 
-        return reproduce.run(
+        return studies.run(
             name,
             options.out,
             quick=options.quick,
@@ -126,13 +121,13 @@ def _run(name: str, options: Options) -> "Study":
         )
 
 
-def _for_machines(found: Sequence["Study"]) -> dict[str, Any]:
+def _for_machines(results: Sequence["Study"]) -> dict[str, Any]:
     """One object, whether of one study or of several; then every row says of which it is."""
-    files = [str(path) for study in found for path in _paths(study)]
-    if len(found) == 1:
-        return {**found[0].summary(), "files": files}
-    rows = [{"study": study.name, **row} for study in found for row in study.summary()["rows"]]
-    return {"study": ", ".join(study.name for study in found), "rows": rows, "files": files}
+    files = [str(path) for study in results for path in _paths(study)]
+    if len(results) == 1:
+        return {**results[0].summary(), "files": files}
+    rows = [{"study": study.name, **row} for study in results for row in study.summary()["rows"]]
+    return {"study": ", ".join(study.name for study in results), "rows": rows, "files": files}
 
 
 def _paths(study: "Study") -> list[Path]:

@@ -1,0 +1,44 @@
+"""What to run, from what a user typed: the task, its options, the method, the steps.
+
+What is wrong with them is said before anything is imported, as far as their sources show it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from trimol.cli._parse import pairs
+from trimol.cli._reporting import UsageError, usage
+from trimol.cli._values import any_value
+from trimol.methods._registry import names
+from trimol.tasks.loading import examine
+
+
+def checked_method(name: str) -> str:
+    """The name of a method, or one line that lists them all."""
+    if name not in names():
+        raise UsageError(f"unknown method {name!r}: the methods are {', '.join(names())}")
+    return name
+
+
+def checked_options(task: str, texts: Sequence[str]) -> dict[str, Any]:
+    """Options of a task that is there: numbers, true, false, none, or plain text.
+
+    >>> checked_options("toy", ["seed=3", "variant=printed"])
+    {'seed': 3, 'variant': 'printed'}
+    """
+    given = {name: any_value(value) for name, value in pairs(texts, "option").items()}
+    with usage():
+        examine(task, given)
+    return given
+
+
+def steps(options: Any, task_options: dict[str, Any], *, default: int) -> int:
+    """How many steps a command's options ask for, by ``steps``, or ``epochs`` of the task."""
+    if options.steps is not None and options.epochs is not None:
+        raise UsageError("give --steps or --epochs, not both")
+    if options.epochs is None:
+        return default if options.steps is None else int(options.steps)
+    from trimol.runs.config import steps_per_epoch
+
+    with usage():
+        return int(options.epochs) * steps_per_epoch(options.task, options.batch_size, task_options)
