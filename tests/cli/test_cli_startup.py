@@ -8,7 +8,7 @@ import pytest
 
 from trimol.cli import COMMANDS
 
-SLOW = {"torch", "polars", "scipy", "transformers", "sklearn", "pydantic", "matplotlib", "jinja2"}
+SLOW = {"torch", "polars", "scipy", "transformers", "sklearn", "pydantic", "typeguard"}
 ANSWERED = [
     ["--help"],
     ["--version"],

@@ -3,12 +3,20 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from tyro.constructors import PrimitiveConstructorSpec
 
 from trimol._failures import BadValue
 
+# tyro knows these at a glance. For ``int | None`` or ``tuple[str, ...]`` it imports typeguard, and
+# that takes as long as tyro itself.
+ValueT = TypeVar("ValueT")
+Maybe = Optional[ValueT]  # noqa: UP045
+if TYPE_CHECKING:
+    Names = Texts = tuple[str, ...]
+else:
+    Names, Texts = Maybe[tuple], tuple  # the former with a default, whose types tyro would look at
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 

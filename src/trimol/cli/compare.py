@@ -13,7 +13,17 @@ from trimol.cli import _setup as setup
 from trimol.cli._live import shown
 from trimol.cli._parse import pairs, parse
 from trimol.cli._reporting import UsageError, print_json, usage
-from trimol.cli._values import count, names, nonnegative, positive, typed, whole
+from trimol.cli._values import (
+    Maybe,
+    Names,
+    Texts,
+    count,
+    names,
+    nonnegative,
+    positive,
+    typed,
+    whole,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,30 +49,30 @@ class Options:
 
     task: Positional[Annotated[str, typed(str, "TASK")]]
     """A built-in task (see `trimol tasks`), or path/to/file.py:Class for your own."""
-    methods: Annotated[tuple[str, ...], typed(names, "A,B,…")] = ("static", "mgda", "modo")
+    methods: Annotated[Names, typed(names, "A,B,…")] = ("static", "mgda", "modo")
     """The methods; the others are compared with the first."""
     seeds: Annotated[int, typed(count, "N")] = 5
     """Runs of each method."""
-    steps: Annotated[int | None, typed(count, "N", unset=f"{STEPS}")] = None
+    steps: Annotated[Maybe[int], typed(count, "N", unset=f"{STEPS}")] = None
     """Steps of each run."""
-    epochs: Annotated[int | None, typed(count, "N", unset="none")] = None
+    epochs: Annotated[Maybe[int], typed(count, "N", unset="none")] = None
     """Passes through the data (of several sets, the longest), in place of steps."""
     batch_size: Annotated[int, typed(count, "N")] = 64
     """Samples a step, the same for every method."""
-    set: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="METHOD.NAME=VALUE")] = ()
+    set: Annotated[UseAppendAction[Texts], arg(metavar="METHOD.NAME=VALUE")] = ()
     """A step size or hyper-parameter, e.g. --set modo.gamma=0.1 --set modo.lr=1; by default the
     task's."""
-    option: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    option: Annotated[UseAppendAction[Texts], arg(metavar="NAME=VALUE")] = ()
     """An option of the task, e.g. --option hidden=128."""
-    measure_every: Annotated[int | None, typed(whole, "N", unset="steps/10")] = None
+    measure_every: Annotated[Maybe[int], typed(whole, "N", unset="steps/10")] = None
     """Steps between measurements on all data; 0 for the end only."""
     score_every: Annotated[int, typed(whole, "N")] = 0
     """Steps between the task's metrics on validation and test data; 0 for never."""
     measure_rho: Annotated[float, typed(nonnegative, "RHO")] = 0.0
     """ρ of the conflict-avoiding weights that E_ca compares with."""
-    jobs: Annotated[int | None, typed(count, "N", unset="cores")] = None
+    jobs: Annotated[Maybe[int], typed(count, "N", unset="cores")] = None
     """Runs at a time."""
-    out: Annotated[Path | None, typed(Path, "DIR", unset="runs/TASK")] = None
+    out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK")] = None
     """Where to save the runs."""
     json: bool = False
     """Print the result as JSON."""

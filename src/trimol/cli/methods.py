@@ -10,7 +10,7 @@ from trimol.cli import _hyperparameters as hyperparameters
 from trimol.cli._parse import parse
 from trimol.cli._reporting import print_json
 from trimol.cli._setup import checked_method
-from trimol.cli._values import typed
+from trimol.cli._values import Maybe, typed
 from trimol.methods._citation import citation
 from trimol.methods._registry import names, outline
 
@@ -19,7 +19,7 @@ from trimol.methods._registry import names, outline
 class Options:
     """List the methods, or say what one does and which hyper-parameters it has."""
 
-    method: Positional[Annotated[str | None, typed(str, "METHOD", unset="all")]] = None
+    method: Positional[Annotated[Maybe[str], typed(str, "METHOD", unset="all")]] = None
     """One method."""
     json: bool = False
     """Print JSON."""

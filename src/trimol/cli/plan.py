@@ -10,7 +10,7 @@ from tyro.conf import Positional
 
 from trimol.cli._parse import parse
 from trimol.cli._reporting import UsageError, print_json, usage
-from trimol.cli._values import count, positive, typed, whole_number
+from trimol.cli._values import Maybe, count, positive, typed, whole_number
 from trimol.theory.constants import Constants
 from trimol.theory.planning import Objective, Plan, plan
 
@@ -28,19 +28,19 @@ class Options:
     """How many training samples."""
     objective: Objective = "balance"
     """What is to be small."""
-    steps: Annotated[int | None, typed(count, "T", unset="chosen")] = None
+    steps: Annotated[Maybe[int], typed(count, "T", unset="chosen")] = None
     """How many steps, if that is given."""
     strongly_convex: bool = False
     """Every loss of every sample is strongly convex. No neural network is."""
-    losses: Annotated[int | None, typed(count, "M", unset="none")] = None
+    losses: Annotated[Maybe[int], typed(count, "M", unset="none")] = None
     """How many losses."""
-    ell_f: Annotated[float | None, typed(positive, "X", unset="none")] = None
+    ell_f: Annotated[Maybe[float], typed(positive, "X", unset="none")] = None
     """No gradient of a loss is longer."""
-    ell_f1: Annotated[float | None, typed(positive, "X", unset="none")] = None
+    ell_f1: Annotated[Maybe[float], typed(positive, "X", unset="none")] = None
     """No Hessian of a loss has a larger eigenvalue in size."""
-    mu: Annotated[float | None, typed(positive, "X", unset="none")] = None
+    mu: Annotated[Maybe[float], typed(positive, "X", unset="none")] = None
     """No Hessian of a loss has a smaller eigenvalue."""
-    c_f: Annotated[float | None, typed(positive, "X", unset="none")] = None
+    c_f: Annotated[Maybe[float], typed(positive, "X", unset="none")] = None
     """How far the mean loss is above its minimum at the start."""
     json: bool = False
     """Print JSON."""

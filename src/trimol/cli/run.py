@@ -14,7 +14,7 @@ from trimol.cli._live import shown
 from trimol.cli._parse import parse, split_flags
 from trimol.cli._progress import Progress
 from trimol.cli._reporting import print_json, usage
-from trimol.cli._values import count, nonnegative, positive, typed, whole
+from trimol.cli._values import Maybe, Texts, count, nonnegative, positive, typed, whole
 
 if TYPE_CHECKING:
     from trimol.runs.config import RunConfig
@@ -37,29 +37,29 @@ class Options:
     """A built-in task (see `trimol tasks`), or path/to/file.py:Class for your own."""
     method: Annotated[str, typed(str, "NAME")] = "modo"
     """The method that weighs the losses (see `trimol methods`)."""
-    lr: Annotated[float | None, typed(positive, "ALPHA", unset="per-task")] = None
+    lr: Annotated[Maybe[float], typed(positive, "ALPHA", unset="per-task")] = None
     """Step size of the optimizer; by default what the task has for the method."""
-    steps: Annotated[int | None, typed(count, "N", unset=f"{STEPS}")] = None
+    steps: Annotated[Maybe[int], typed(count, "N", unset=f"{STEPS}")] = None
     """Steps to take."""
-    epochs: Annotated[int | None, typed(count, "N", unset="none")] = None
+    epochs: Annotated[Maybe[int], typed(count, "N", unset="none")] = None
     """Passes through the data (of several sets, the longest), in place of steps."""
     batch_size: Annotated[int, typed(count, "N")] = 64
     """Samples a step, split where the method takes several draws."""
     seed: Annotated[int, typed(whole, "N")] = 0
     """Decides the model's start and the samples."""
-    measure_every: Annotated[int | None, typed(whole, "N", unset="steps/20")] = None
+    measure_every: Annotated[Maybe[int], typed(whole, "N", unset="steps/20")] = None
     """Steps between measurements on all data; 0 for the end only."""
     score_every: Annotated[int, typed(whole, "N")] = 0
     """Steps between the task's metrics on validation and test data; 0 for never."""
-    measure_rho: Annotated[float | None, typed(nonnegative, "RHO", unset="method-rho")] = None
+    measure_rho: Annotated[Maybe[float], typed(nonnegative, "RHO", unset="method-rho")] = None
     """ρ of the conflict-avoiding weights that E_ca compares with. (--rho is the method's own.)"""
     checkpoint_every: Annotated[int, typed(whole, "N")] = 100
     """Steps between checkpoints; 0 to save one only when interrupted."""
     precision: Literal["no", "bf16", "fp16"] = "no"
     """Mixed precision; `no` leaves the model as it is."""
-    option: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="NAME=VALUE")] = ()
+    option: Annotated[UseAppendAction[Texts], arg(metavar="NAME=VALUE")] = ()
     """An option of the task, e.g. --option hidden=128."""
-    out: Annotated[Path | None, typed(Path, "DIR", unset="runs/...")] = None
+    out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/...")] = None
     """Where to save the run."""
     resume: bool = False
     """Continue a run that was stopped."""

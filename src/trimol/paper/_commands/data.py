@@ -11,6 +11,7 @@ import tyro
 
 from trimol.cli._parse import parse
 from trimol.cli._reporting import FAILED, UsageError, print_json, usage
+from trimol.cli._values import Maybe, Texts
 from trimol.paper._data import datasets, fetch
 from trimol.paper._data.datasets import Source
 from trimol.paper._data.fetch import Watch
@@ -22,11 +23,11 @@ class Options:
 
     action: tyro.conf.Positional[Literal["list", "get", "check"]] = "list"
     """list: what is there; get: fetch what is missing of those named; check: are they whole."""
-    names: tyro.conf.Positional[Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME")]] = ()
+    names: tyro.conf.Positional[Annotated[Texts, tyro.conf.arg(metavar="NAME")]] = ()
     """The data sets to fetch or check."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR")] = None
+    out: Annotated[Maybe[Path], tyro.conf.arg(metavar="DIR")] = None
     """Under which folder; by default $TRIMOL_DATA, or the user's cache if that is not set."""
-    mirror: Annotated[tuple[str, ...], tyro.conf.arg(metavar="ADDRESS")] = ()
+    mirror: Annotated[Texts, tyro.conf.arg(metavar="ADDRESS")] = ()
     """Addresses to fetch from, instead of the known ones."""
     json: bool = False
     """Print JSON."""

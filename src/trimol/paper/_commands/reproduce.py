@@ -13,7 +13,7 @@ from trimol.cli._live import shown
 from trimol.cli._parse import parse
 from trimol.cli._progress import Progress
 from trimol.cli._reporting import UsageError, print_json, usage
-from trimol.cli._values import count, typed
+from trimol.cli._values import Maybe, Texts, count, typed
 from trimol.paper import _studies as studies
 
 if TYPE_CHECKING:
@@ -34,21 +34,21 @@ class Options:
     Without a name it lists the studies. What is done already is not done again.
     """
 
-    names: Positional[Annotated[tuple[str, ...], arg(metavar="NAME")]] = ()
+    names: Positional[Annotated[Texts, arg(metavar="NAME")]] = ()
     """The studies, or `all` (but those of NYU-v2, which need a GPU)."""
     quick: bool = False
     """Fewer seeds and steps: to see whether it works, not what is true."""
     full: bool = False
     """As far as the paper went, where a study goes less far by default: hours."""
     regime: Annotated[
-        Literal["frozen", "finetune"] | None, typed(str, "frozen|finetune", unset="frozen")
+        Maybe[Literal["frozen", "finetune"]], typed(str, "frozen|finetune", unset="frozen")
     ] = None
     """Office: train on features of a frozen backbone, or the backbone, too (for a GPU)."""
     budget: Annotated[
-        Literal["equal", "paper"] | None, typed(str, "equal|paper", unset="equal")
+        Maybe[Literal["equal", "paper"]], typed(str, "equal|paper", unset="equal")
     ] = None
     """Multi-task: the same samples for all, or MoDo also with the paper's larger budget."""
-    seeds: Annotated[int | None, typed(count, "N", unset="per-study")] = None
+    seeds: Annotated[Maybe[int], typed(count, "N", unset="per-study")] = None
     """Seeds, or trials."""
     out: Annotated[Path, typed(Path, "DIR")] = Path("runs/reproduce")
     """Where studies are kept, each in a folder of its own."""
