@@ -5,8 +5,8 @@ from typing import get_args
 import pytest
 
 from trimol.theory import Constants, bounds, plan, rates
-from trimol.theory.orders import Schedule
-from trimol.theory.planning import Objective, goals
+from trimol.theory._orders import Schedule
+from trimol.theory._planning import Objective, goals
 
 OBJECTIVES = get_args(Objective)
 # Exponents of the step sizes. With convexity there are none between ¾ and 1, where (1 − α)^T takes

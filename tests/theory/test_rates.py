@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from trimol.theory import Constants, bounds, rates, regions
-from trimol.theory.orders import Branch, Decay, Order, Power, Schedule
-from trimol.theory.search import best
+from trimol.theory._orders import Branch, Decay, Order, Power, Schedule
+from trimol.theory._search import best
 
 # Table 1 as printed: powers of (α, γ, ρ, T, n) by cell; (1 − α)^(T/2) is "gone". M is not in it.
 START, NOISE, WEIGHTS = (-Q(1, 2), 0, 0, -Q(1, 2), 0), (Q(1, 2), 0, 0, 0, 0), (0, Q(1, 2), 0, 0, 0)

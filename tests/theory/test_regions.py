@@ -3,7 +3,7 @@ from fractions import Fraction as Q
 import pytest
 
 from trimol.theory import regions
-from trimol.theory.orders import Schedule
+from trimol.theory._orders import Schedule
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from tyro.conf import Positional
 from trimol.cli._parse import parse
 from trimol.cli._reporting import UsageError, print_json, usage
 from trimol.cli._values import Maybe, count, positive, typed, whole_number
-from trimol.theory.constants import Constants
-from trimol.theory.planning import Objective, Plan, plan
+from trimol.theory._constants import Constants
+from trimol.theory._planning import Objective, Plan, plan
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,9 @@ class Options:
     """Step sizes and steps for MoDo from a goal, by the theory, and what the goal gives up.
 
     Without constants the numbers are powers of N and start a search, nothing more. With the
-    constants of the problem (--ell-f, --ell-f1 and --losses at least; trimol.theory.estimate
-    measures them) they respect the theorems' limits, and the bounds come as numbers.
+    constants of the problem (--ell-f, --ell-f1 and --losses at least;
+    trimol.theory.estimate_constants measures them) they respect the theorems' limits, and the
+    bounds come as numbers.
     """
 
     samples: Positional[Annotated[int, typed(partial(whole_number, least=2), "N")]]

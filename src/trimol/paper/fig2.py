@@ -10,7 +10,7 @@ from trimol.paper._drawing import files
 from trimol.paper._studies import Context, get
 from trimol.runs.study import Row, Study
 from trimol.theory import rates, regions
-from trimol.theory.orders import Exponent
+from trimol.theory._orders import Exponent
 
 # The exponents that the paper prints: R_pop = O(n^-risk) (Table 1), and R_opt = O(T^-opt),
 # E_ca = O(T^-conflict) (Table 2). None: it does not vanish, or nothing is printed.

@@ -4,7 +4,7 @@
 - :mod:`~trimol.theory.rates`: the rates as data, and the paper's Tables 1 and 2 made from them;
 - :mod:`~trimol.theory.regions`: the regions of the paper's Figure 2;
 - `plan`: step sizes and steps from a goal;
-- `estimate`: the theorems' constants, as far as a model and its data show them.
+- `estimate_constants`: the theorems' constants, as far as a model and its data show them.
 """
 
 from trimol._lazy import attach

@@ -15,10 +15,10 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from trimol._failures import BadValue
+from trimol.theory._orders import Branch, Decay, Exponent, Order, Power, Schedule, shown
+from trimol.theory._search import best
 from trimol.theory.bounds import Reading
-from trimol.theory.bounds.bound import is_printed
-from trimol.theory.orders import Branch, Decay, Exponent, Order, Power, Schedule, shown
-from trimol.theory.search import best
+from trimol.theory.bounds._bound import is_printed
 
 Case = Literal["NC", "SC"]
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from trimol.theory.orders import Exponent, Schedule
+from trimol.theory._orders import Exponent, Schedule
 from trimol.theory.rates import Case, orders
 
 Region = Literal["I", "II", "III", "IV"]

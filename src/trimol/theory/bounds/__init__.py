@@ -31,32 +31,32 @@ Reference:
     Optimization, Generalization and Conflict-Avoidance*, 2023, with its appendix.
 """
 
-from trimol.theory.bounds.bound import Bound, Limit, Reading
-from trimol.theory.bounds.conflict_distance import (
+from trimol.theory.bounds._bound import Bound, Limit, Reading
+from trimol.theory.bounds._conflict_distance import (
     conflict,
     conflict_smg,
     conflict_tracked,
     conflict_weight,
     conflict_weight_static,
 )
-from trimol.theory.bounds.generalization_error import (
+from trimol.theory.bounds._generalization_error import (
     combined,
     generalization,
     generalization_sc,
     population,
     population_sc,
 )
-from trimol.theory.bounds.limits import largest_alpha, largest_gamma
-from trimol.theory.bounds.optimization_error import (
+from trimol.theory.bounds._limits import largest_alpha, largest_gamma
+from trimol.theory.bounds._optimization_error import (
     optimization,
     optimization_last,
     optimization_sc,
     optimization_smg,
     optimization_tracked,
 )
-from trimol.theory.bounds.stability_below import stability_lower, stability_lower_sc
-from trimol.theory.bounds.stability_upper import argument_stability, stability, stability_sc
-from trimol.theory.bounds.trajectory import trajectory_gradient, trivial
+from trimol.theory.bounds._stability_below import stability_lower, stability_lower_sc
+from trimol.theory.bounds._stability_upper import argument_stability, stability, stability_sc
+from trimol.theory.bounds._trajectory import trajectory_gradient, trivial
 
 __all__ = [
     "Bound",

@@ -4,7 +4,7 @@ import math
 
 from trimol import _checks as checks
 from trimol._failures import BadValue
-from trimol.theory.constants import Constants
+from trimol.theory._constants import Constants
 
 
 def trajectory_gradient(

@@ -10,12 +10,12 @@ from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.theory import bounds
 from trimol.theory import rates as known
+from trimol.theory._constants import Constants
+from trimol.theory._orders import Exponent, Order, Schedule, shown
+from trimol.theory._search import best
 from trimol.theory.bounds import Bound
-from trimol.theory.constants import Constants
-from trimol.theory.orders import Exponent, Order, Schedule, shown
 from trimol.theory.rates import describe, root
 from trimol.theory.regions import Region, region
-from trimol.theory.search import best
 
 Objective = Literal["risk", "conflict", "optimization", "balance", "weights"]
 ERRORS = ("R_opt", "R_gen", "R_pop", "E_ca", "E_caw")
@@ -135,7 +135,7 @@ def plan(
         T: How many steps, where that is given.
         strongly_convex: Whether every loss of every sample is; by default whether ``constants`` has
             ``mu``. No neural network is.
-        constants: Those of the problem, such as `estimate` finds.
+        constants: Those of the problem, such as `estimate_constants` finds.
 
     Example:
         >>> print(plan(10_000, "risk"))

@@ -3,7 +3,8 @@
 import math
 
 from trimol import _checks as checks
-from trimol.theory.bounds.bound import (
+from trimol.theory._constants import Constants
+from trimol.theory.bounds._bound import (
     LIPSCHITZ,
     SMOOTH,
     THREE_SAMPLES,
@@ -13,8 +14,7 @@ from trimol.theory.bounds.bound import (
     check_steps,
     is_printed,
 )
-from trimol.theory.bounds.limits import half_smooth
-from trimol.theory.constants import Constants
+from trimol.theory.bounds._limits import half_smooth
 
 _OF = "mean_t E_ca(x_t, λ_{t+1})"
 _TRACKED = "Theorem CA direction distances of SMG and MoCo [crlr:bias_CA_mitigate]"

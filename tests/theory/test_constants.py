@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from trimol.theory import estimate, plan
+from trimol.theory import estimate_constants, plan
 
 D, N = 4, 60
 EIGENVALUES = torch.tensor([0.5, 1.0, 2.0, 4.0], dtype=torch.float64)
@@ -35,7 +35,7 @@ def sample_gradients(x, data):
 
 def test_closed_forms_with_batches_of_one(problem):
     x, data, losses = problem
-    found = estimate(losses, [x], data.split(1), floor=-100.0)
+    found = estimate_constants(losses, [x], data.split(1), floor=-100.0)
     exact = sample_gradients(x, data)
     assert found.ell_f.most == pytest.approx(float(exact.norm(dim=2).max()))
     assert found.ell_f.least == pytest.approx(float(exact.norm(dim=2).min()))
@@ -51,15 +51,16 @@ def test_closed_forms_with_batches_of_one(problem):
 
 def test_batches_hide_the_largest_gradients_but_not_the_variance(problem):
     x, data, losses = problem
-    alone = estimate(losses, [x], data.split(1), floor=-100.0)
-    ragged = estimate(losses, [x], data.split(7), floor=-100.0)
+    alone = estimate_constants(losses, [x], data.split(1), floor=-100.0)
+    ragged = estimate_constants(losses, [x], data.split(7), floor=-100.0)
     assert ragged.ell_f.most < alone.ell_f.most
     assert ragged.G.most < alone.G.most
     # The mean over many shuffles of the estimate from batches is the variance of single samples.
     generator = torch.Generator().manual_seed(1)
     shuffled = [data[torch.randperm(N, generator=generator)].split(7) for _ in range(25)]
     means = [
-        estimate(losses, [x], batches, products=1, floor=-100.0).variance for batches in shuffled
+        estimate_constants(losses, [x], batches, products=1, floor=-100.0).variance
+        for batches in shuffled
     ]
     assert sum(means) / len(means) == pytest.approx(alone.variance, rel=0.15)
 
@@ -73,8 +74,8 @@ def test_further_points_are_at_the_radius_and_parameters_come_back(problem):
         seen.append(x.detach().clone())
         return losses(z)
 
-    near = estimate(watched, [x], [data], floor=-100.0)
-    far = estimate(watched, [x], [data], points=4, radius=5.0, floor=-1e4)
+    near = estimate_constants(watched, [x], [data], floor=-100.0)
+    far = estimate_constants(watched, [x], [data], points=4, radius=5.0, floor=-1e4)
     assert torch.equal(x, before)
     distances = [float((point - before).norm()) for point in seen]
     assert distances == pytest.approx([0, 0, 5, 5, 5])
@@ -94,7 +95,7 @@ def test_parameters_come_back_when_losses_fail(problem):
         return torch.stack([(x**2).sum(), (x * z).sum()])
 
     with pytest.raises(RuntimeError, match="far away"):
-        estimate(failing, [x], [data], points=2, radius=1.0, floor=-1e4)
+        estimate_constants(failing, [x], [data], points=2, radius=1.0, floor=-1e4)
     assert torch.equal(x, before)
 
 
@@ -111,7 +112,7 @@ def test_a_network_is_not_strongly_convex_and_is_left_as_it_was():
 
     state = {name: value.clone() for name, value in model.state_dict().items()}
     random = torch.get_rng_state()
-    found = estimate(losses, model.parameters(), loader, points=2, radius=0.1)
+    found = estimate_constants(losses, model.parameters(), loader, points=2, radius=0.1)
     assert torch.equal(random, torch.get_rng_state())
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     assert all(p.grad is None for p in model.parameters())
@@ -127,7 +128,7 @@ def test_a_network_is_not_strongly_convex_and_is_left_as_it_was():
 
 def test_constants_with_safety(problem):
     x, data, losses = problem
-    found = estimate(losses, [x], data.split(1), floor=-100.0)
+    found = estimate_constants(losses, [x], data.split(1), floor=-100.0)
     c = found.constants(safety=2.0)
     assert c.ell_f == 2 * found.ell_f.most
     assert c.ell_f1 == 2 * found.ell_f1.most
@@ -139,7 +140,7 @@ def test_constants_with_safety(problem):
 
 def test_one_batch_has_no_variance(problem):
     x, data, losses = problem
-    found = estimate(losses, [x], [data], floor=-100.0)
+    found = estimate_constants(losses, [x], [data], floor=-100.0)
     assert found.variance is None
     assert "not to be told" in str(found)
     assert found.constants().gradient_variance == pytest.approx(found.G.most**2)
@@ -148,10 +149,10 @@ def test_one_batch_has_no_variance(problem):
 def test_size_and_floor(problem):
     x, data, losses = problem
     batches = [{"z": z, "n": len(z)} for z in data.split(25)]
-    found = estimate(
+    found = estimate_constants(
         lambda b: losses(b["z"]), [x], batches, size=lambda b: b["n"], floor=[-100.0, -300.0]
     )
-    plain = estimate(losses, [x], data.split(25), floor=-200.0)
+    plain = estimate_constants(losses, [x], data.split(25), floor=-200.0)
     assert found.n == N
     assert found.c_F == pytest.approx(plain.c_F)
     assert found.variance == pytest.approx(plain.variance)
@@ -160,16 +161,16 @@ def test_size_and_floor(problem):
 def test_bad_input(problem):
     x, data, losses = problem
     with pytest.raises(ValueError, match=r"loader must hold at least one batch, found none$"):
-        estimate(losses, [x], [])
+        estimate_constants(losses, [x], [])
     with pytest.raises(ValueError, match="found none again"):
-        estimate(losses, [x], iter([data]), points=2, radius=1.0, floor=-1e4)
-    with pytest.raises(TypeError, match="losses must be a function of a batch, found float"):
-        estimate(1.0, [x], [data])
+        estimate_constants(losses, [x], iter([data]), points=2, radius=1.0, floor=-1e4)
+    with pytest.raises(TypeError, match="losses must be a function from a batch .* found float"):
+        estimate_constants(1.0, [x], [data])
     with pytest.raises(ValueError, match="points must be a whole number of at least 1, found 0"):
-        estimate(losses, [x], [data], points=0)
+        estimate_constants(losses, [x], [data], points=0)
     with pytest.raises(ValueError, match=r"floor must be at most the mean losses, \[.*found 1000"):
-        estimate(losses, [x], [data], floor=1000.0)
+        estimate_constants(losses, [x], [data], floor=1000.0)
     with pytest.raises(ValueError, match="floor must be one number or 2"):
-        estimate(losses, [x], [data], floor=[0.0, 0.0, 0.0])
+        estimate_constants(losses, [x], [data], floor=[0.0, 0.0, 0.0])
     with pytest.raises(ValueError, match="found NaN or infinity in batch 1"):
-        estimate(losses, [x], [data, data * math.nan], floor=-1e4)
+        estimate_constants(losses, [x], [data, data * math.nan], floor=-1e4)

@@ -3,7 +3,8 @@ r"""Upper bounds of the MOL uniform stability,
 """
 
 from trimol import _checks as checks
-from trimol.theory.bounds.bound import (
+from trimol.theory._constants import Constants
+from trimol.theory.bounds._bound import (
     CONVEX,
     SMOOTH,
     Bound,
@@ -12,8 +13,7 @@ from trimol.theory.bounds.bound import (
     check_steps,
     is_printed,
 )
-from trimol.theory.bounds.limits import contracting, half_smooth, slow_weights
-from trimol.theory.constants import Constants
+from trimol.theory.bounds._limits import contracting, half_smooth, slow_weights
 
 ANALYSED_SAMPLES = 3
 _OF = "ε_F²"

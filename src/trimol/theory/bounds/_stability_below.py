@@ -4,7 +4,7 @@ import math
 
 from trimol import _checks as checks
 from trimol._failures import BadValue
-from trimol.theory.bounds.bound import Bound, Limit, Reading, is_printed
+from trimol.theory.bounds._bound import Bound, Limit, Reading, is_printed
 
 _LOWER_NC = "Lemma Lower bound in the NC case [lemma:lower_bound_stability_NC]"
 _LOWER_SC = "Theorem lower bound, Example quadratic SC [thm:lower_bound]"

@@ -1,4 +1,4 @@
-"""`estimate`: the theorems' constants, as far as a model and its data show them."""
+"""`estimate_constants`: the theorems' constants, as far as a model and its data show them."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from trimol import _checks as checks
-from trimol._failures import BadType, BadValue
+from trimol._failures import BadValue
 from trimol.data._draws import batch_size
-from trimol.gradients import Evidence, Losses, jacobian
+from trimol.errors._inputs import LossVector, undisturbed
+from trimol.gradients import Losses, jacobian
 from trimol.gradients._params import checked
 from trimol.gradients.curvature import Hessian, spectrum
-from trimol.gradients.losses import as_vector
-from trimol.theory.constants import Constants
+from trimol.theory._constants import Constants
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,15 @@ class Measured:
 
 @dataclass(frozen=True)
 class Estimates:
-    """What `estimate` saw. Each is a *lower* bound of the constant it stands for, μ an upper one.
+    """What `estimate_constants` saw: *lower* bounds of the constants, of μ an upper one.
 
     Attributes:
         ell_f: Gradient norms ‖∇f_m‖, over batches, objectives and points.
-        ell_f1: Largest eigenvalues in size of the Hessians of f_m.
-        smallest: Smallest eigenvalues of these Hessians; its ``least`` stands for μ.
-        mu: ``smallest.least`` where positive, else None.
-        mu_reason: What ``mu`` is worth, in words.
-        curvature_error: The largest Lanczos residual: how sure the eigenvalues are.
+        ell_f1: Largest absolute eigenvalues of the Hessians of f_m.
+        smallest: Smallest eigenvalues of these Hessians.
+        mu: The least of the smallest eigenvalues where it is positive, else None.
+        mu_reason: What ``mu`` says of strong convexity, in words.
+        curvature_error: The largest Lanczos residual: how far off an eigenvalue may be.
         G: Frobenius norms of the batches' gradients.
         variance: The gradients' variance between single samples, at x; None with one batch.
         c_F: λ·(F_S(x) − floor), with λ uniform.
@@ -119,7 +119,7 @@ class Estimates:
         )
 
 
-def estimate(
+def estimate_constants(
     losses: Callable[[Any], Losses],
     params: Iterable[Tensor],
     loader: Iterable[Any],
@@ -171,8 +171,8 @@ def estimate(
         >>> x = torch.zeros(2, dtype=torch.float64, requires_grad=True)
         >>> h = torch.tensor([[1.0, 3.0], [2.0, 2.0]], dtype=torch.float64)
         >>> def losses(z): return ((x - z) ** 2).mean(0) @ h.T / 2
-        >>> found = estimate(losses, [x], torch.eye(2).double().split(1))
-        >>> round(found.ell_f.most, 6), round(found.ell_f1.most, 6), round(found.mu, 6)
+        >>> seen = estimate_constants(losses, [x], torch.eye(2).double().split(1))
+        >>> round(seen.ell_f.most, 6), round(seen.ell_f1.most, 6), round(seen.mu, 6)
         (3.0, 3.0, 1.0)
     """
     held = checked(params)
@@ -180,11 +180,8 @@ def estimate(
     checks.nonnegative("radius", radius)
     checks.count("curvature_batches", curvature_batches)
     checks.count("products", products)
-    if not callable(losses):
-        raise BadType(f"losses must be a function of a batch, found {type(losses).__name__}")
-    survey = _Survey(losses, held, size)
-    cuda = sorted({p.get_device() for p in held if p.is_cuda})
-    with torch.random.fork_rng(cuda), torch.enable_grad():
+    survey = _Survey(LossVector(losses, held, None), held, batch_size if size is None else size)
+    with undisturbed(held):
         for number in range(points):
             with _moved(held, radius if number else 0.0, seed + number):
                 survey.look(loader, curvature_batches, products, first=not number)
@@ -192,31 +189,22 @@ def estimate(
 
 
 class _Survey:
-    """Goes over the data, and keeps what it sees.
-
-    Args:
-        losses: From a batch to its losses.
-        params: The parameters.
-        size: How many samples a batch holds; read off the batch by default.
-    """
+    """Goes over the data, and keeps what it sees."""
 
     def __init__(
-        self,
-        losses: Callable[[Any], Losses],
-        params: Sequence[Tensor],
-        size: Callable[[Any], float] | None,
+        self, losses: LossVector, params: Sequence[Tensor], size: Callable[[Any], float]
     ) -> None:
-        self.losses, self.params = losses, params
-        self.size = batch_size if size is None else size
+        self.losses, self.params, self.size = losses, params, size
+        # Of every batch at every point: ‖∇f_m‖, ‖∇F‖_F, and the ends of the Hessians' spectra.
         self.norms: list[float] = []
         self.frobenius: list[float] = []
         self.largest: list[float] = []
         self.smallest: list[float] = []
         self.error = 0.0
-        # At x itself, over the whole data:
+        # At x itself, with b the batches' sizes: F, Σ b ∇F_b and Σ b ‖∇F_b‖_F².
         self.sizes: list[float] = []
         self.values: list[Tensor] = []
-        self.total: Tensor | None = None
+        self.total = torch.zeros(())
         self.squares = 0.0
 
     def look(
@@ -225,13 +213,14 @@ class _Survey:
         """One pass over the data, where the parameters are now."""
         number = -1
         for number, batch in enumerate(loader):
-            vector = as_vector(self.losses(batch))
-            if number == 0:
-                # A loss that reaches no parameter would have constants of 0.
-                Evidence([vector], self.params, len(vector))
+            vector = self.losses(batch)
             rows = self._gradients(vector, number)
             if first:
-                self._add(vector, rows, float(self.size(batch)))
+                size = float(self.size(batch))
+                self.sizes.append(size)
+                self.values.append(vector.detach().double().cpu())
+                self.total = self.total + size * rows
+                self.squares += size * float(rows.square().sum())
             if number < curvature_batches:
                 self._curvature(vector, products)
         if number < 0:
@@ -247,12 +236,6 @@ class _Survey:
         self.norms += rows.norm(dim=1).tolist()
         self.frobenius.append(float(rows.norm()))
         return rows
-
-    def _add(self, vector: Tensor, rows: Tensor, samples: float) -> None:
-        self.sizes.append(samples)
-        self.values.append(vector.detach().double().cpu())
-        self.squares += samples * float(rows.square().sum())
-        self.total = samples * rows if self.total is None else self.total + samples * rows
 
     def _curvature(self, vector: Tensor, products: int) -> None:
         for loss in vector:
@@ -286,7 +269,7 @@ class _Survey:
 
         Σ b ‖∇F_b − ∇F‖² over B batches has the mean (B − 1) variance.
         """
-        if len(self.sizes) < 2 or self.total is None:
+        if len(self.sizes) < 2:
             return None
         common = float(self.total.square().sum()) / samples
         return max(0.0, self.squares - common) / (len(self.sizes) - 1)

@@ -2,10 +2,10 @@
 
 import math
 
-from trimol.theory.bounds.bound import Bound, Reading
-from trimol.theory.bounds.optimization_error import optimization, optimization_sc
-from trimol.theory.bounds.stability_upper import ANALYSED_SAMPLES, stability, stability_sc
-from trimol.theory.constants import Constants
+from trimol.theory._constants import Constants
+from trimol.theory.bounds._bound import Bound, Reading
+from trimol.theory.bounds._optimization_error import optimization, optimization_sc
+from trimol.theory.bounds._stability_upper import ANALYSED_SAMPLES, stability, stability_sc
 
 _GEN, _POP = "E[R_gen]", "E[R_pop]"
 

@@ -3,8 +3,8 @@
 import math
 
 from trimol import _checks as checks
-from trimol.theory.bounds.bound import Limit
-from trimol.theory.constants import Constants
+from trimol.theory._constants import Constants
+from trimol.theory.bounds._bound import Limit
 
 
 def half_smooth(constants: Constants, alpha: float) -> Limit:

@@ -3,7 +3,8 @@ r"""Bounds of the optimization error, :math:`E_A[\min_{t \le T} R_{opt}(x_t)]`."
 import math
 
 from trimol import _checks as checks
-from trimol.theory.bounds.bound import (
+from trimol.theory._constants import Constants
+from trimol.theory.bounds._bound import (
     CONVEX,
     LIPSCHITZ,
     SMOOTH,
@@ -13,8 +14,7 @@ from trimol.theory.bounds.bound import (
     check_steps,
     is_printed,
 )
-from trimol.theory.bounds.limits import half_smooth
-from trimol.theory.constants import Constants
+from trimol.theory.bounds._limits import half_smooth
 
 _OF = "E[min_t R_opt(x_t)]"
 

@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 
 from trimol._failures import BadValue
-from trimol.theory.orders import Branch, Decay, Exponent, Order, Power, Schedule
+from trimol.theory._orders import Branch, Decay, Exponent, Order, Power, Schedule
 
 # (1 − α)^T is gone for α = T^-a, a < 1, but slowly for a near 1, and an open end has no best point:
 # a stays this much below. With a quarter, (1 − α)^(T/2) < n^-½ = α^½ from n = 100 on.
