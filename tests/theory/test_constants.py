@@ -164,7 +164,7 @@ def test_bad_input(problem):
         estimate_constants(losses, [x], [])
     with pytest.raises(ValueError, match="found none again"):
         estimate_constants(losses, [x], iter([data]), points=2, radius=1.0, floor=-1e4)
-    with pytest.raises(TypeError, match="losses must be a function from a batch .* found float"):
+    with pytest.raises(TypeError, match=r"losses must be a function from a batch .* found float"):
         estimate_constants(1.0, [x], [data])
     with pytest.raises(ValueError, match="points must be a whole number of at least 1, found 0"):
         estimate_constants(losses, [x], [data], points=0)

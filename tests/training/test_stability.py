@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from trimol.data import GrowingBatches
-from trimol.errors._twins import chosen_mean, interval_of_chosen, interval_of_mean, largest_mean
 from trimol.paper.tasks.lower_bound import StabilityLowerBound
+from trimol.runs.statistics import quantile
 from trimol.tasks import Data, Task, get
 from trimol.training import start, train
+from trimol.training._twins import chosen_mean, interval_of_chosen, interval_of_mean, largest_mean
 from trimol.training.stability import stability
 
 N, STEPS, BATCH, LR = 12, 8, 3, 0.1
@@ -132,7 +133,7 @@ def test_together_and_one_by_one_are_the_same(method, hyperparameters):
 
 def test_groups_of_twins_are_all_twins(monkeypatch):
     whole = stability(Means(), "modo", twins=5, pool=3, **RUN)
-    monkeypatch.setattr("trimol.training.stability._HELD", 20)
+    monkeypatch.setattr("trimol.training._twins._HELD", 20)
     parts = stability(Means(), "modo", twins=5, pool=3, **RUN)
     torch.testing.assert_close(parts.squared, whole.squared, rtol=1e-10, atol=1e-15)
 
@@ -146,9 +147,7 @@ def test_digits():
 
 def test_a_training_of_ones_own():
     def algorithm(data, seed):
-        task = Means()
-        task.data = lambda: data
-        run = start(task, "static", lr=LR, batch_size=BATCH, seed=seed)
+        run = start(Means(), "static", lr=LR, batch_size=BATCH, seed=seed, data=data)
         return train(run, STEPS).model
 
     own = stability(Means(), algorithm, twins=4, pool=3)
@@ -263,7 +262,7 @@ def test_chosen_is_never_above_what_the_twins_can_give(twins, pool, seed, scale)
 def test_interval_of_a_mean_has_the_normal_width():
     values = torch.randn(400, generator=torch.Generator().manual_seed(1)).double()
     low, high = interval_of_mean(values)
-    width = 2 * 1.96 * float(values.std()) / 20
+    width = 2 * quantile(len(values) - 1) * float(values.std()) / 20
     assert high - low == pytest.approx(width, rel=0.15)
     assert low < float(values.mean()) < high
 

@@ -80,6 +80,7 @@ def start(
     batch_size: int = 64,
     seed: int = 0,
     precision: str = "no",
+    data: Data | None = None,
 ) -> Run:
     """Set up a run; nothing is trained yet.
 
@@ -92,6 +93,7 @@ def start(
             domain for a task with several (`trimol.tasks.MultiInput`).
         seed: Decides the parameters at the start and the samples of every step.
         precision: ``"no"`` (as the model is), or ``"bf16"``, ``"fp16"`` for mixed precision.
+        data: What to train and measure on instead of the task's own data.
 
     Example:
         >>> from trimol.tasks import get
@@ -107,7 +109,7 @@ def start(
             f"found {batch_size}"
         )
     where = whereabouts()
-    data = task.data()
+    data = task.data() if data is None else data
     if not isinstance(data, Data):
         raise BadType(
             f"data() of {type(task).__name__} must return a trimol.tasks.Data, found "

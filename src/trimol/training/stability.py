@@ -6,38 +6,33 @@ A twin is two runs with the same seed (the same start, the same numbers of sampl
 one on S and one on S', a neighbour of S. What differs in the end is what one sample has done.
 """
 
-import copy
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from trimol._checks import whole_number
-from trimol._failures import BadType, BadValue
-from trimol.data import IndependentDraws
-from trimol.errors._fulldata import own_rows
+from trimol._failures import BadValue
 from trimol.errors._measure import short
-from trimol.errors._pareto import stationarity
-from trimol.errors._twins import (
+from trimol.tasks import Batch, Data, Task
+from trimol.training._twins import (
+    Algorithm,
     Interval,
+    Pairs,
+    Twins,
     chosen_mean,
     interval_of_chosen,
     interval_of_mean,
     largest_mean,
+    observe,
+    one_by_one,
+    together,
 )
-from trimol.gradients._params import trainable
-from trimol.gradients.losses import as_vector
-from trimol.tasks import Batch, Data, Task
-from trimol.training.assessment import batches, evaluating
 from trimol.training.loop import start, train
-from trimol.training.replicas import Neighbours, NotReplicable, Replicas
-
-Algorithm = Callable[[Data, int], nn.Module]
-# Numbers that the parameters' gradients of a group of twins may hold: 128 MB in float32.
-_HELD = 2**25
+from trimol.training.replicas import NotReplicable
 
 
 @dataclass(frozen=True)
@@ -140,8 +135,8 @@ def stability(
 
     Example:
         >>> from trimol.tasks import get
-        >>> found = stability(get("digits")(), "modo", steps=10, twins=4, pool=8, lr=1.0)
-        >>> found.gen <= found.gap <= found.bound
+        >>> result = stability(get("digits")(), "modo", steps=10, twins=4, pool=8, lr=1.0)
+        >>> result.gen <= result.gap <= result.bound
         True
 
     Reference:
@@ -151,247 +146,53 @@ def stability(
     """
     whole_number("twins", twins, least=4)
     whole_number("pool", pool, least=2)
-    plan = _Plan(task, twins, pool, whole_number("seed", seed, least=0), held, place, substitute)
+    plan = Twins(task, twins, pool, whole_number("seed", seed, least=0), held, place, substitute)
     if not isinstance(method, str):
         if steps is not None:
             raise BadValue(f"steps must be left out with a training of your own, found {steps}")
-        return plan.result(_one_by_one(plan, method), batched=False)
+        return _summary(plan, one_by_one(plan, method), batched=False)
     if steps is None:
         raise BadValue("steps must be given with a method's name, found None")
     count = whole_number("steps", steps, least=0)
-    settings = _Settings(method, count, lr, hyperparameters, batch_size)
+    how = {"lr": lr, "hyperparameters": hyperparameters, "batch_size": batch_size}
     if batched is not False:
         try:
-            return plan.result(_together(plan, settings), batched=True)
+            return _summary(plan, together(plan, method, count, how), batched=True)
         except (NotReplicable, NotImplementedError):
             if batched is True:
                 raise
-    return plan.result(_one_by_one(plan, settings.algorithm(task)), batched=False)
+
+    def ordinary(data: Data, seed: int) -> nn.Module:
+        return train(start(task, method, **how, seed=seed, data=data), count).model  # type: ignore[arg-type]
+
+    return _summary(plan, one_by_one(plan, ordinary), batched=False)
 
 
-@dataclass(frozen=True)
-class _Settings:
-    """How every run is made."""
-
-    method: str
-    steps: int
-    lr: float
-    hyperparameters: Mapping[str, Any] | None
-    batch_size: int
-
-    def algorithm(self, task: Task) -> Algorithm:
-        """The ordinary loop as a function of data and seed."""
-
-        def run(data: Data, seed: int) -> nn.Module:
-            begun = start(
-                _on(task, data),
-                self.method,
-                lr=self.lr,
-                hyperparameters=self.hyperparameters,
-                batch_size=self.batch_size,
-                seed=seed,
-            )
-            return train(begun, self.steps).model
-
-        return run
-
-
-class _Pairs(Protocol):
-    """Some twins whose runs are done."""
-
-    def gradients(self, batch: Batch) -> Tensor:
-        """∇F of a batch at A(S) and A(S'): twins × 2 × M × d."""
-
-    def first(self, batch: Batch) -> Tensor:
-        """∇F of a batch at A(S): twins × M × d."""
-
-    def distances(self) -> Tensor:
-        """‖A(S) − A(S')‖."""
-
-
-class _Plan:
-    """Who is replaced by whom, and over which z the supremum goes."""
-
-    def __init__(
-        self,
-        task: Task,
-        twins: int,
-        pool: int,
-        seed: int,
-        held: Batch | None,
-        place: int | None,
-        substitute: Batch | None,
-    ) -> None:
-        self.task, self.data = task, task.data()
-        if task.counts(tuple(tensor[:1] for tensor in self.data.train)) is not None:
-            raise BadValue(
-                f"task must have every objective on every sample, for F_z to be defined, found "
-                f"{task.name!r}, which counts the samples of each"
-            )
-        held = self.data.test if held is None else held
-        self.samples, size = len(self.data.train[0]), len(held[0])
-        if pool > size:
-            raise BadValue(f"pool must be at most the {size} held-out samples, found {pool}")
-        self.seeds = [seed + k for k in range(twins)]
-        (order,) = IndependentDraws(size, size, k=1, seed=seed).indices(0)
-        self.pool = [tuple(t[i : i + 1] for t in held) for i in order[:pool].tolist()]
-        self.places = self._places(twins, seed, place)
-        # After those of the pool, so that z and the substitute are different samples if they can.
-        chosen = order.roll(-pool)[torch.arange(twins) % size]
-        self.substitutes = tuple(t[chosen] for t in held)
-        if substitute is not None:
-            self.substitutes = tuple(t.expand(twins, *t.shape[1:]) for t in substitute)
-
-    def _places(self, twins: int, seed: int, place: int | None) -> Tensor:
-        if place is None:
-            drawn = IndependentDraws(self.samples, twins, k=1, seed=seed, replacement=True)
-            return drawn.indices(1)[0]
-        if not 0 <= place < self.samples:
-            raise BadValue(f"place must be from 0 to {self.samples - 1}, found {place}")
-        return torch.full((twins,), place)
-
-    def neighbours(self, low: int, high: int) -> Neighbours:
-        """S and S' of some twins, in turn."""
-        places = torch.stack([torch.full((high - low,), -1), self.places[low:high]], 1).flatten()
-        twice = tuple(t[low:high].repeat_interleave(2, 0) for t in self.substitutes)
-        return Neighbours(self.data, places, twice)
-
-    def result(self, groups: Iterator[_Pairs], *, batched: bool) -> Stability:
-        """Observe the twins group by group, and sum up."""
-        seen = [self._observe(pairs) for pairs in groups]
-        columns = (torch.cat(column) for column in zip(*seen, strict=True))
-        squared, distances, variance, gap, gen = columns
-        seed, largest = self.seeds[0], math.sqrt(largest_mean(squared))
-        low, high = interval_of_chosen(squared, seed=seed)
-        spread = float(variance.mean())
-        return Stability(
-            epsilon=math.sqrt(chosen_mean(squared)),
-            epsilon_interval=(math.sqrt(low), math.sqrt(high)),
-            epsilon_max=largest,
-            argument=float(distances.mean()),
-            argument_interval=interval_of_mean(distances, seed=seed),
-            variance=spread,
-            gap=float(gap.mean()),
-            gap_interval=interval_of_mean(gap, seed=seed),
-            gen=float(gen.mean()),
-            bound=4 * largest + math.sqrt(spread / self.samples),
-            samples=self.samples,
-            twins=len(self.seeds),
-            pool=len(self.pool),
-            batched=batched,
-            squared=squared,
-            distances=distances,
-        )
-
-    def _observe(self, pairs: _Pairs) -> tuple[Tensor, ...]:
-        """D, ‖A(S) − A(S')‖, V, ‖∇F_test − ∇F_S‖_F and |R_gen| of some twins."""
-        squared, total, norms = [], torch.zeros(()), torch.zeros(())
-        for z in self.pool:
-            both = pairs.gradients(z).double()
-            squared.append((both[:, 0] - both[:, 1]).square().sum((1, 2)))
-            total, norms = total + both[:, 0], norms + both[:, 0].square().sum((1, 2))
-        count = len(self.pool)
-        variance = (norms - total.square().sum((1, 2)) / count) / (count - 1)
-        on_train, on_test = (_mean(pairs, part) for part in (self.data.train, self.data.test))
-        gap = (on_test - on_train).square().sum((1, 2)).sqrt()
-        gen = [
-            abs(stationarity(b) - stationarity(a)) for a, b in zip(on_train, on_test, strict=True)
-        ]
-        return (
-            torch.stack(squared, 1),
-            pairs.distances(),
-            variance.clamp_min(0),
-            gap,
-            torch.tensor(gen, dtype=torch.float64),
-        )
-
-
-class _Stacked:
-    """Twins that ran as replicas: 2k on S, 2k + 1 on S'."""
-
-    def __init__(self, replicas: Replicas) -> None:
-        self.replicas = replicas
-
-    def gradients(self, batch: Batch) -> Tensor:
-        rows = self.replicas.gradients(batch)[1]
-        return rows.view(-1, 2, *rows.shape[1:])
-
-    def first(self, batch: Batch) -> Tensor:
-        return self.replicas.gradients(batch, slice(0, None, 2))[1]
-
-    def distances(self) -> Tensor:
-        apart = [(p[0::2] - p[1::2]).detach().flatten(1) for p in self.replicas.params.values()]
-        return torch.cat(apart, 1).double().square().sum(1).sqrt()
-
-
-class _Alone:
-    """One twin: two models."""
-
-    def __init__(self, task: Task, models: Sequence[nn.Module]) -> None:
-        self.task, self.models = task, models
-
-    def gradients(self, batch: Batch) -> Tensor:
-        return torch.stack([self._rows(model, batch) for model in self.models])[None]
-
-    def first(self, batch: Batch) -> Tensor:
-        return self._rows(self.models[0], batch)[None]
-
-    def distances(self) -> Tensor:
-        first, second = (
-            torch.cat([p.detach().flatten() for p in model.parameters()]) for model in self.models
-        )
-        return (first - second).double().square().sum().sqrt()[None]
-
-    def _rows(self, model: nn.Module, batch: Batch) -> Tensor:
-        with evaluating(model):
-            losses = as_vector(self.task.losses(model, batch))
-        return own_rows(losses, trainable(list(self.task.shared(model))))
-
-
-def _together(plan: _Plan, settings: _Settings) -> Iterator[_Pairs]:
-    """All twins as replicas, in groups that fit into memory."""
-    width = sum(p.numel() for p in plan.task.model().parameters())
-    group = max(1, _HELD // (2 * width * len(plan.task.objectives)))
-    for low in range(0, len(plan.seeds), group):
-        high = min(low + group, len(plan.seeds))
-        replicas = Replicas(
-            plan.task,
-            settings.method,
-            seeds=[seed for seed in plan.seeds[low:high] for _ in range(2)],
-            lr=settings.lr,
-            hyperparameters=settings.hyperparameters,
-            batch_size=settings.batch_size,
-            data=plan.neighbours(low, high),
-        )
-        yield _Stacked(replicas.train(settings.steps))
-
-
-def _one_by_one(plan: _Plan, algorithm: Algorithm) -> Iterator[_Pairs]:
-    """Twin after twin, run after run."""
-    for k, seed in enumerate(plan.seeds):
-        pair = plan.neighbours(k, k + 1)
-        models = [algorithm(pair[0], seed), algorithm(pair[1], seed)]
-        for model in models:
-            if not isinstance(model, nn.Module):
-                raise BadType(f"method must return a model, found {type(model).__name__}")
-        if models[0] is models[1]:
-            raise BadValue("method must return a new model for every run, found the same twice")
-        yield _Alone(plan.task, models)
-
-
-def _on(task: Task, data: Data) -> Task:
-    """The same task with other data."""
-    other = copy.copy(task)
-    other.data = lambda: data  # type: ignore[method-assign]
-    return other
-
-
-def _mean(pairs: _Pairs, data: Batch) -> Tensor:
-    """∇F at A(S) over all of the data, in float64."""
-    total = torch.zeros(())
-    for batch in batches(data):
-        total = total + pairs.first(batch).double() * len(batch[0])
-    return total / len(data[0])
+def _summary(plan: Twins, groups: Iterator[Pairs], *, batched: bool) -> Stability:
+    """Observe the twins group by group, and sum up."""
+    columns = zip(*(observe(plan, pairs) for pairs in groups), strict=True)
+    squared, distances, variance, gap, gen = (torch.cat(column) for column in columns)
+    seed, largest = plan.seeds[0], math.sqrt(largest_mean(squared))
+    low, high = interval_of_chosen(squared, seed=seed)
+    spread = float(variance.mean())
+    return Stability(
+        epsilon=math.sqrt(chosen_mean(squared)),
+        epsilon_interval=(math.sqrt(low), math.sqrt(high)),
+        epsilon_max=largest,
+        argument=float(distances.mean()),
+        argument_interval=interval_of_mean(distances, seed=seed),
+        variance=spread,
+        gap=float(gap.mean()),
+        gap_interval=interval_of_mean(gap, seed=seed),
+        gen=float(gen.mean()),
+        bound=4 * largest + math.sqrt(spread / plan.samples),
+        samples=plan.samples,
+        twins=len(plan.seeds),
+        pool=len(plan.pool),
+        batched=batched,
+        squared=squared,
+        distances=distances,
+    )
 
 
 def _with(value: float, interval: Interval) -> str:
