@@ -1,8 +1,11 @@
-"""The shape of the package: what importing costs, and which way imports go."""
+"""The shape of the package: what importing costs, and the rules that keep it small."""
 
 import ast
+import importlib.util
 import subprocess
 import sys
+from collections import Counter
+from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -11,95 +14,180 @@ import pytest
 
 import trimol
 
-SOURCE = Path(trimol.__file__).parent
-# From the bottom up: a layer may import those before it, and itself.
-LAYERS = (
-    "maths",
-    "simplex",
-    "data",
-    "gradients",
-    "methods",
-    "errors",
-    "theory",
-    "tasks",
-    "training",
-    "runs",
-    "report",
-    "testing",
-    "integrations",
-    "cli",
-    "paper",
-    "__main__",
-)
-ANYWHERE = {"_version", "_checks", "_extras", "_failures", "_files", "_lazy", "_registration"}
-ANYWHERE |= {"_outline"}
+ROOT = Path(__file__).parents[1]
 
 
-def layer_of(module: str) -> str:
-    return module.split(".")[1]
+def load_graph() -> ModuleType:
+    """Who imports whom, from the script that draws it."""
+    spec = importlib.util.spec_from_file_location("docs_imports", ROOT / "docs" / "imports.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def imports(file: Path) -> set[str]:
-    found = set()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= (
-                {f"trimol.{alias.name}" for alias in node.names}
-                if node.module == "trimol"
-                else {node.module}
-            )
-    return {name for name in found if name.startswith("trimol.")}
+GRAPH = load_graph()
+MODULES = sorted(GRAPH.modules())
+LONGEST_CHAIN = 18
+MOST_PUBLIC = 350
+MOST_AT_IMPORT = 70
+# Where gradients are computed outside gradients/, and why.
+KIT = "the kit calls backward() on a method's scalar, as every user does"
+DIFFERENTIATES = {
+    "trimol.training.loop": "the loop calls backward() on a method's scalar, as every user does",
+    "trimol.testing._directions": KIT,
+    "trimol.testing._distributed": KIT,
+    "trimol.testing._precision": KIT,
+    "trimol.testing._problems": "the kit's own Jacobian, which the library's are held against",
+    "trimol.testing._row": KIT,
+    "trimol.testing._state": KIT,
+    "trimol.testing._steps": KIT,
+}
 
 
-FILES = [f for f in SOURCE.rglob("*.py") if f != SOURCE / "__init__.py"]
+def tree(module: str) -> ast.Module:
+    return GRAPH.parsed(GRAPH.modules()[module])
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(SOURCE)))
-def test_imports_go_down_only(file):
-    own = file.relative_to(SOURCE).with_suffix("").parts[0]
-    if own in ANYWHERE:
-        assert {layer_of(name) for name in imports(file)} <= ANYWHERE
-        return
-    for name in imports(file):
-        layer = layer_of(name)
-        assert layer in ANYWHERE or LAYERS.index(layer) <= LAYERS.index(own), name
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_go_down_only(module):
+    own = GRAPH.layer(module)
+    for name in GRAPH.imported(module):
+        other = GRAPH.layer(name)
+        if own in (*GRAPH.ANYWHERE, ""):
+            assert other in GRAPH.ANYWHERE, name
+        elif other not in GRAPH.ANYWHERE:
+            assert GRAPH.LAYERS.index(other) <= GRAPH.LAYERS.index(own), name
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(SOURCE)))
-def test_nothing_imports_the_paper(file):
-    if file.relative_to(SOURCE).parts[0] != "paper":
-        assert not [name for name in imports(file) if layer_of(name) == "paper"]
+def strings(module: str) -> list[str]:
+    """The strings of a module but its docstrings."""
+    docs = {
+        id(node.body[0].value)
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and ast.get_docstring(node) is not None
+    }
+    constants = [node for node in ast.walk(tree(module)) if isinstance(node, ast.Constant)]
+    return [c.value for c in constants if isinstance(c.value, str) and id(c) not in docs]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(SOURCE)))
-def test_only_the_gradients_layer_calls_autograd(file):
-    if file.relative_to(SOURCE).parts[0] in ("gradients", "training", "runs", "testing"):
-        return  # the loop and the kit may call loss.backward(), as every user does
-    names = {n.attr for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Attribute)}
-    assert not names & {"autograd", "backward"}
+@pytest.mark.parametrize("module", [m for m in MODULES if GRAPH.layer(m) != "paper"])
+def test_nothing_imports_the_paper(module):
+    assert not [name for name in GRAPH.imported(module) if GRAPH.layer(name) == "paper"]
+    if module != "trimol._registration":
+        assert not [text for text in strings(module) if "trimol.paper" in text]
+
+
+def differentiates(module: str) -> bool:
+    """Whether autograd is called or taken from torch: ``backward``, ``autograd``, ``func.grad``."""
+    names = set()
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Attribute):
+            names.add(node.attr)
+        elif isinstance(node, ast.Import):
+            names |= {part for alias in node.names for part in alias.name.split(".")}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
+            names |= {*node.module.split("."), *(alias.name for alias in node.names)}
+    return bool(names & {"autograd", "backward", "jacrev", "jacfwd", "jvp", "vjp", "hessian"})
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if GRAPH.layer(m) != "gradients"])
+def test_gradients_are_computed_in_one_place(module):
+    assert differentiates(module) == (module in DIFFERENTIATES), DIFFERENTIATES.get(module)
+
+
+def test_who_may_differentiate_is_there():
+    assert set(DIFFERENTIATES) <= set(MODULES)
+
+
+def test_no_two_modules_share_a_name():
+    names = Counter(file.stem for file in GRAPH.modules().values())
+    assert [name for name, n in names.items() if n > 1 and not name.startswith("__")] == []
+
+
+def test_chains_of_imports_are_short_and_have_no_ring():
+    at_once = {module: GRAPH.imported(module, at_once=True) for module in MODULES}
+    chains: dict[str, list[str]] = {}
+    for module in TopologicalSorter(at_once).static_order():
+        longest = max((chains[other] for other in at_once[module]), key=len, default=[])
+        chains[module] = [*longest, module]
+    chain = max(chains.values(), key=len)
+    assert len(chain) <= LONGEST_CHAIN, chain
+
+
+def test_a_newcomer_meets_few_public_names():
+    public = [
+        f"{module}.{node.name}"
+        for module in MODULES
+        if not any(part.startswith("_") for part in module.split("."))
+        for node in tree(module).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+    ]
+    assert len(public) <= MOST_PUBLIC
+
+
+def test_the_picture_of_the_imports_is_as_drawn_now():
+    assert GRAPH.PICTURE.read_text(encoding="utf-8") == GRAPH.draw(), "run python docs/imports.py"
+
+
+def after(code: str) -> set[str]:
+    """The names of the modules that a fresh Python has loaded after some code."""
+    said = f"import sys; {code}; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+def test_import_is_light():
+    loaded = after("import trimol")
+    assert len({name for name in loaded if name.partition(".")[0] == "trimol"}) <= MOST_AT_IMPORT
+    # Neither what takes long, nor what some platform lacks.
+    absent = {"torch", "numpy", "scipy", "fcntl", "resource", "termios"}
+    assert not (loaded - after("pass")) & absent
 
 
 def test_import_pulls_the_core_only():
-    code = (
-        "import sys, torch; before = set(sys.modules); import trimol;"
-        "print(*{m.split('.')[0] for m in set(sys.modules) - before}, *sys.modules)"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    names = "trimol.MoDo, trimol.measure, trimol.Monitor, trimol.Task, trimol.theory"
+    loaded = after(f"import trimol; {names}")
     extras = {"pydantic", "tyro", "rich", "polars", "sklearn", "pooch", "matplotlib", "plotly"}
     extras |= {"accelerate", "ray", "optuna", "PIL", "transformers", "lightning", "torchjd"}
     slow = {"scipy.optimize", "scipy.linalg"}  # half a second, when a solver is first used
-    assert not set(run.stdout.split()) & (extras | slow)
+    assert not loaded & (extras | slow)
 
 
-def test_public_names():
-    for name in trimol.__all__:
-        assert hasattr(trimol, name), name
+LAZY = tuple(name for name, file in GRAPH.modules().items() if file.with_suffix(".pyi").is_file())
 
 
-LAZY = ("trimol", "trimol.methods", "trimol.runs", "trimol.tasks", "trimol.training")
-LAZY += ("trimol.theory",)
+def stubbed(package: str) -> set[str]:
+    """The names that a package's stub gives to type checkers, read anew; a star is another stub."""
+    names: set[str] = set()
+    for node in ast.parse(GRAPH.modules()[package].with_suffix(".pyi").read_text()).body:
+        for alias in getattr(node, "names", ()):
+            if alias.name == "*":
+                below = node.module.removeprefix("trimol.").split(".")
+                star = ast.parse(GRAPH.SOURCE.joinpath(*below).with_suffix(".pyi").read_text())
+                names |= {a.asname for n in star.body for a in getattr(n, "names", ())}
+            else:
+                names.add(alias.asname)
+    return names
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_the_names_of_a_lazy_package_are_those_of_its_stub_and_all_load(package):
+    home = import_module(package)
+    assert set(home.__all__) == stubbed(package)
+    assert len(home.__all__) == len(set(home.__all__))
+    assert set(dir(home)) >= stubbed(package)
+    for name in home.__all__:
+        assert getattr(home, name) is not None, name
+
+
+def test_dir_is_complete_before_anything_is_loaded():
+    code = "import trimol; names = dir(trimol); assert 'torch' not in sys.modules"
+    said = f"import sys; {code}; print(*names)"
+    run = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, check=True)
+    assert set(run.stdout.split()) >= stubbed("trimol")
+    methods = {method.__name__ for method in map(trimol.methods.get, trimol.methods.names())}
+    assert set(run.stdout.split()) >= methods
 
 
 @pytest.mark.parametrize("package", LAZY)
