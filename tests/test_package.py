@@ -2,6 +2,8 @@
 
 import ast
 import importlib.util
+import pkgutil
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -188,6 +190,35 @@ def test_dir_is_complete_before_anything_is_loaded():
     assert set(run.stdout.split()) >= stubbed("trimol")
     methods = {method.__name__ for method in map(trimol.methods.get, trimol.methods.names())}
     assert set(run.stdout.split()) >= methods
+
+
+def documented() -> list[tuple[str, str]]:
+    """Module and names of every block of the API page."""
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    return re.findall(r"automodule:: (\S+)\n +:members:(.*)", page)
+
+
+@pytest.mark.parametrize(("module", "names"), documented(), ids=lambda text: text.split(",")[0])
+def test_the_api_page_names_what_is_there(module, names):
+    home = import_module(module)
+    for name in filter(None, map(str.strip, names.split(","))):
+        assert getattr(home, name).__doc__, name
+
+
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_name_what_is_there(page):
+    """Dotted names of ours, and paths of files; the changelog also names what was."""
+    text = page.read_text(encoding="utf-8")
+    if page.name == "CHANGELOG.md":
+        text = text.partition("### Changed")[0]
+    for name in set(re.findall(r"\btrimol(?:\.[A-Za-z_]\w*)+", text)):
+        assert pkgutil.resolve_name(name) is not None
+    places = (ROOT, ROOT / "src", GRAPH.SOURCE, ROOT / "docs")
+    for path in set(re.findall(r"\b(?:[\w-]+/)+\w+\.(?:pyi?|toml|bib)\b", text)):
+        assert any((place / path).exists() for place in places), path
 
 
 @pytest.mark.parametrize("package", LAZY)
