@@ -423,5 +423,5 @@ def test_a_wrong_k_is_named(k: Any, error: type[Exception], message: str) -> Non
 
 def test_a_data_set_is_no_loader() -> None:
     data: Any = TensorDataset(torch.zeros(4))
-    with pytest.raises(TypeError, match=r"iterable of batches .* got TensorDataset"):
+    with pytest.raises(TypeError, match=r"iterable of batches .* found TensorDataset"):
         draws(data, 2)

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from trimol.data import IndependentDraws, draws, pairs, sampling, sizes
+from trimol.data import IndependentDraws, draws, pairs, sizes
+from trimol.maths._streams import permutation
 
 exact = settings(derandomize=True, deadline=None, max_examples=200)
 
@@ -122,7 +123,7 @@ def test_words_that_tie_are_drawn_again() -> None:
             return np.array(next(self.words), dtype=np.uint64)
 
     stream: Any = Ties()
-    assert sampling._permutation(stream, 3).tolist() == [1, 2, 0]
+    assert permutation(stream, 3).tolist() == [1, 2, 0]
 
 
 def test_the_cost_does_not_grow_with_the_data() -> None:

@@ -15,6 +15,7 @@ import dataclasses
 import enum
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
@@ -136,7 +137,7 @@ def split(batch: Batch, k: int) -> tuple[Batch, ...]:
             f"cannot split a batch of {samples} into k={k} non-empty parts: "
             "set drop_last=True in the loader, or use larger batches"
         )
-    stops = [0, *accumulate(sizes(samples, k))]
+    stops = accumulate(sizes(samples, k), initial=0)
     return tuple(_cut(batch, [slice(*ends) for ends in pairwise(stops)]))
 
 
@@ -168,18 +169,17 @@ def _open(item: Any) -> _Node | None:
     if isinstance(item, PackedSequence):  # a named tuple, but of time steps
         return None
     if _is_mapping(item):
-        return _Node([f"[{key!r}]" for key in item], [item[key] for key in item], _mapper(item))
-    if _is_named_tuple(item):
+        return _Node(
+            [f"[{key!r}]" for key in item], [item[key] for key in item], partial(_mapped, item)
+        )
+    if isinstance(item, tuple) and hasattr(item, "_fields"):  # a named tuple
         return _Node([f".{name}" for name in item._fields], list(item), item._make)
     if isinstance(item, tuple | list) and any(map(_has_samples, item)):
         return _Node([f"[{index}]" for index in range(len(item))], list(item), type(item))
-    if _is_record(item):
+    if dataclasses.is_dataclass(item) and not isinstance(item, type) and not _is_sliceable(item):
         names = [field.name for field in dataclasses.fields(item)]
-        return _Node(
-            [f".{name}" for name in names],
-            [getattr(item, name) for name in names],
-            lambda parts: _replace(item, dict(zip(names, parts, strict=True))),
-        )
+        values = [getattr(item, name) for name in names]
+        return _Node([f".{name}" for name in names], values, partial(_replace, item, names))
     return None
 
 
@@ -188,43 +188,30 @@ def _is_mapping(item: Any) -> TypeGuard[Mapping[Any, Any]]:
     return isinstance(item, Mapping) and not hasattr(type(item), "narrow")
 
 
-def _is_named_tuple(item: Any) -> bool:
-    return isinstance(item, tuple) and hasattr(item, "_fields")
-
-
-def _is_record(item: Any) -> bool:
-    """Whether this is an instance of a dataclass that does not define its own slices."""
-    return dataclasses.is_dataclass(item) and not isinstance(item, type) and not _is_sliceable(item)
-
-
 def _is_sliceable(item: Any) -> bool:
     kind = type(item)
     return hasattr(kind, "__getitem__") and hasattr(kind, "__len__")
 
 
-def _mapper(item: Mapping[Any, Any]) -> Callable[[list[Any]], Any]:
-    """How to build a mapping of the same type from new values.
+def _mapped(item: Mapping[Any, Any], values: list[Any]) -> Any:
+    """A mapping of the same type with new values.
 
     The constructor comes first, as in accelerate: a copy would keep what some types hold beside
     their items for the whole batch (the ``encodings`` of transformers' BatchEncoding).
     """
-
-    def build(values: list[Any]) -> Any:
-        items = dict(zip(item, values, strict=True))
-        try:
-            return type(item)(items)  # type: ignore[call-arg]
-        except TypeError:  # a defaultdict, or a constructor of the user's own
-            new: Any = copy.copy(item)
-            new.update(items)
-            return new
-
-    return build
+    items = dict(zip(item, values, strict=True))
+    try:
+        return type(item)(items)  # type: ignore[call-arg]
+    except TypeError:  # a defaultdict, or a constructor of the user's own
+        new: Any = copy.copy(item)
+        new.update(items)
+        return new
 
 
-def _replace(record: Any, values: dict[str, Any]) -> Any:
+def _replace(record: Any, names: list[str], values: list[Any]) -> Any:
     """`dataclasses.replace` that also sets fields which are no argument of ``__init__``."""
     new = copy.copy(record)
-    for name, value in values.items():
+    for name, value in zip(names, values, strict=True):
         object.__setattr__(new, name, value)  # frozen ones too
     return new
 
@@ -268,8 +255,8 @@ def batch_size(batch: Any) -> int:
     if not places:
         raise BadValue(f"found no samples to split in a batch of type {type(batch).__name__}")
     if len(places) > 1:
-        found = [f"{length} in {place}" for length, place in places.items()]
-        shown = ", ".join(found[:4]) + (", …" if len(found) > 4 else "")
+        lengths = [f"{length} in {place}" for length, place in places.items()]
+        shown = ", ".join(lengths[:4]) + (", …" if len(lengths) > 4 else "")
         raise BadValue(
             f"all samples of a batch must lie along dimension 0, but lengths differ: {shown} "
             "(a list with tensors inside is a container, not a list of samples)"
@@ -305,11 +292,11 @@ def _cut_leaf(leaf: Any, part: slice) -> Any:
     kind = type(leaf).__name__
     try:
         piece = leaf[part]
-        found = len(piece)
+        length = len(piece)
     # A deque, an object that is read by key, a sparse or nested tensor.
     except (TypeError, LookupError, AttributeError, RuntimeError) as error:
         raise BadType(f"cannot split a {kind}: it does not take slices") from error
-    if found != part.stop - part.start:
+    if length != part.stop - part.start:
         wanted = f"[{part.start}:{part.stop}]"
-        raise BadType(f"cannot split a {kind}: its slice {wanted} has length {found}")
+        raise BadType(f"cannot split a {kind}: its slice {wanted} has length {length}")
     return piece

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from trimol._checks import whole_number
 from trimol._failures import BadType, BadValue
-from trimol.data.sampling import IndependentDraws, _permutation, _stream, _word
+from trimol.data.sampling import IndependentDraws
+from trimol.maths import _streams as streams
 
 
 class Domains(IndependentDraws):
@@ -69,7 +70,7 @@ class Domains(IndependentDraws):
         Args:
             step: Number of the step, from 0.
         """
-        step = _word("step", step)
+        step = streams.word("step", step)
         columns = [self._of(number, step) for number in range(len(self._members))]
         return (torch.from_numpy(np.stack(columns, 1).reshape(-1)),)
 
@@ -86,19 +87,19 @@ class Domains(IndependentDraws):
         """What a step takes of one domain."""
         own, size = self._members[number], self.sizes[number]
         first = step * self.batch_size
-        last, found = first + self.batch_size, []
-        for epoch in range(first // size, (last - 1) // size + 1):
-            start = epoch * size
-            order = self._order(number, epoch)
-            found.append(order[max(first - start, 0) : last - start])
-        return own[np.concatenate(found)]
+        last = first + self.batch_size
+        taken = [
+            self._order(number, epoch)[max(first - epoch * size, 0) : last - epoch * size]
+            for epoch in range(first // size, (last - 1) // size + 1)
+        ]
+        return own[np.concatenate(taken)]
 
     def _order(self, number: int, epoch: int) -> NDArray[np.int64]:
         """The order of a domain in one of its epochs; the last one asked for is remembered."""
         kept = self._orders.get(number)
         if kept is None or kept[0] != epoch:
-            order = _permutation(_stream(self.seed, epoch, number), self.sizes[number])
-            kept = self._orders[number] = epoch, order
+            source = streams.stream(self.seed, epoch, number)
+            kept = self._orders[number] = epoch, streams.permutation(source, self.sizes[number])
         return kept[1]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -117,12 +118,12 @@ class Domains(IndependentDraws):
 def _members(domain: Tensor) -> list[NDArray[np.int64]]:
     """The samples of each domain."""
     if not isinstance(domain, Tensor) or domain.dim() != 1 or domain.is_floating_point():
-        found = tuple(domain.shape) if isinstance(domain, Tensor) else type(domain).__name__
-        raise BadType(f"domain must be a 1-D tensor of whole numbers, found {found}")
+        given = tuple(domain.shape) if isinstance(domain, Tensor) else type(domain).__name__
+        raise BadType(f"domain must be a 1-D tensor of whole numbers, found {given}")
     if not len(domain):
         raise BadValue("domain must not be empty, found a tensor of length 0")
     numbers = domain.cpu().numpy()
-    least = whole_number("domain", numbers.min(), least=0)
+    least = whole_number("domain", int(numbers.min()), least=0)
     each = [np.flatnonzero(numbers == number) for number in range(least, numbers.max() + 1)]
     empty = 0 if least else next((n for n, own in enumerate(each) if not len(own)), None)
     if empty is not None:

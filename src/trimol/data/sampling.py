@@ -3,10 +3,8 @@
 Splitting a shuffled batch gives parts that are disjoint; the theory of double sampling assumes
 parts that are independent. `IndependentDraws` draws them so.
 
-The indices of a step are a pure function of (seed, step, draw): these three *are* the counter of
-a Philox generator. So a position is one number, resuming is exact by construction, and NumPy
-promises the stream for all versions. (A ``torch.Generator`` would have to be seeded by a hash,
-of which its CPU engine takes 32 bits: steps would begin to repeat after some 65 000.)
+The indices of a step are a pure function of (seed, step, draw): a position is one number, and
+resuming is exact by construction (`trimol.maths._streams`).
 """
 
 import math
@@ -15,16 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.random import Philox
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Sampler
 
 from trimol._checks import whole_number
 from trimol._failures import BadType, BadValue
 from trimol.data._draws import sizes
-
-_WORD = 2**64
+from trimol.maths import _streams as streams
 
 
 class IndependentDraws(Sampler[list[int]]):
@@ -82,7 +77,7 @@ class IndependentDraws(Sampler[list[int]]):
         self.k = whole_number("k", k, least=1)
         self.batch_size = whole_number("batch_size", batch_size, least=1)
         self.replacement = bool(replacement)
-        self.seed = _word("seed", seed)
+        self.seed = streams.word("seed", seed)
         self.steps = None if steps is None else whole_number("steps", steps, least=1)
         self.step = 0
         self._check_budget()
@@ -109,10 +104,10 @@ class IndependentDraws(Sampler[list[int]]):
             >>> first.shape, second.dtype
             (torch.Size([32]), torch.int64)
         """
-        step = _word("step", step)
-        sample = _with_replacement if self.replacement else _without_replacement
+        step = streams.word("step", step)
+        sample = streams.with_replacement if self.replacement else streams.without_replacement
         return tuple(
-            torch.from_numpy(sample(_stream(self.seed, step, draw), self.size, count))
+            torch.from_numpy(sample(streams.stream(self.seed, step, draw), self.size, count))
             for draw, count in enumerate(sizes(self.budget(step), self.k))
         )
 
@@ -171,7 +166,7 @@ class IndependentDraws(Sampler[list[int]]):
             >>> next(iter(fresh)) == next(iter(sampler))
             True
         """
-        step = self.step if step is None else _word("step", step)
+        step = self.step if step is None else streams.word("step", step)
         return {"step": step, "seed": self.seed, **self._shape()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -186,7 +181,10 @@ class IndependentDraws(Sampler[list[int]]):
                 raise BadValue(
                     f"state was saved with {name}={state[name]}, this sampler has {name}={value}"
                 )
-        self.step, self.seed = _word("step", state["step"]), _word("seed", state["seed"])
+        self.step, self.seed = (
+            streams.word("step", state["step"]),
+            streams.word("seed", state["seed"]),
+        )
 
     def _shape(self) -> dict[str, Any]:
         """The settings that the indices of a step depend on, beside the seed."""
@@ -204,54 +202,3 @@ def _size(data: int | Sized) -> int:
     if size == 0:
         raise BadValue(f"data must not be empty, found a {type(data).__name__} of length 0")
     return size
-
-
-def _word(name: str, value: int) -> int:
-    """Check a number that becomes one 64-bit word of the generator's key or counter."""
-    value = whole_number(name, value, least=0)
-    if value >= _WORD:
-        raise BadValue(f"{name} must be below 2**64, found {value}")
-    return value
-
-
-def _stream(seed: int, step: int, draw: int) -> Philox:
-    # The generator counts in the first of the counter's four words and never reaches the others.
-    return Philox(
-        key=np.array([seed, 0], dtype=np.uint64),
-        counter=np.array([0, 0, draw, step], dtype=np.uint64),
-    )
-
-
-def _with_replacement(stream: Philox, size: int, count: int) -> NDArray[np.int64]:
-    """``count`` independent uniform numbers below ``size``."""
-    # Words above the last full multiple of size are rejected: the remainder is exactly uniform.
-    last = np.uint64(_WORD // size * size - 1)
-    found = np.empty(0, dtype=np.uint64)
-    while len(found) < count:
-        words = stream.random_raw(count - len(found))
-        found = np.concatenate([found, words[words <= last]])
-    return (found % np.uint64(size)).astype(np.int64)
-
-
-def _without_replacement(stream: Philox, size: int, count: int) -> NDArray[np.int64]:
-    """``count`` distinct numbers below ``size``: each ordered choice is equally likely.
-
-    The first ``count`` distinct values of a uniform sequence have that law, and cost
-    O(count), however large the data. Above half of the data repeats abound: shuffle it then.
-    """
-    if 2 * count > size:
-        return _permutation(stream, size)[:count]
-    found: dict[int, None] = {}  # a set that keeps the order
-    while len(found) < count:
-        found |= dict.fromkeys(_with_replacement(stream, size, count - len(found)).tolist())
-    return np.fromiter(found, dtype=np.int64, count=count)
-
-
-def _permutation(stream: Philox, size: int) -> NDArray[np.int64]:
-    """All numbers below ``size`` in uniform order: the ranks of random words, if all differ."""
-    while True:
-        words = stream.random_raw(size)
-        order = np.argsort(words)
-        ranked = words[order]
-        if not np.any(ranked[1:] == ranked[:-1]):
-            return order

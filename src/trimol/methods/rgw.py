@@ -6,12 +6,12 @@ from typing import ClassVar, Self
 import numpy as np
 import scipy  # its submodules load when first used, which keeps the import short
 import torch
-from numpy.random import Philox
 from torch import Tensor
 
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
+from trimol.maths._streams import stream
 from trimol.methods.base import Method, Needs
 
 
@@ -21,11 +21,8 @@ def rgw_weights(objectives: int, seed: int, step: int) -> Tensor:
     The raw stream of Philox, whose key and counter these are, is promised for all versions of
     NumPy. Samplers (`trimol.data`) take the key (seed, 0): the same seed is independent of them.
     """
-    stream = Philox(
-        key=np.array([seed, 1], dtype=np.uint64),
-        counter=np.array([0, 0, 0, step], dtype=np.uint64),
-    )
-    uniform = ((stream.random_raw(objectives) >> np.uint64(11)) + 0.5) * 2.0**-53  # never 0 or 1
+    source = stream(seed, step, purpose=1)
+    uniform = ((source.random_raw(objectives) >> np.uint64(11)) + 0.5) * 2.0**-53  # never 0 or 1
     return torch.from_numpy(scipy.special.ndtri(uniform)).softmax(-1)
 
 
