@@ -227,3 +227,57 @@ def test_no_module_hides_a_name_that_its_package_loads_lazily(package):
     modules = {file.stem for file in Path(home.__file__).parent.glob("*.py")}
     for name in set(home.__all__) & modules:
         assert isinstance(getattr(home, name), ModuleType), name
+
+
+def is_module(name: str) -> bool:
+    path = SOURCE.joinpath(*name.split(".")[1:])
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def private_names_taken(file: Path) -> set[str]:
+    """Names with one underscore that a file takes from other modules of the package."""
+    tree = ast.parse(file.read_text())
+    taken, modules = set(), {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "trimol":
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                if is_module(name):
+                    modules[alias.asname or alias.name] = name
+                elif private(alias.name):
+                    taken.add(name)
+        elif isinstance(node, ast.Import):
+            modules |= {a.asname: a.name for a in node.names if a.asname and is_module(a.name)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            name = f"{modules.get(node.value.id)}.{node.attr}"
+            if node.value.id in modules and private(node.attr) and not is_module(name):
+                taken.add(name)
+    return taken
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: str(f.relative_to(SOURCE)))
+def test_no_private_name_is_taken_from_another_module(file):
+    assert not private_names_taken(file)
+
+
+def test_a_private_name_taken_is_noticed(tmp_path):
+    file = tmp_path / "taker.py"
+    file.write_text(
+        "from trimol.maths import cone, _numerics\nfrom trimol.maths.box import _active_set\n"
+        "import trimol.maths.box as box\nimport numpy._core\n"
+        "cone._pivoted, box._RAISE, cone.push, _numerics.EPS, cone.__name__, numpy._core\n"
+    )
+    names = {"box._active_set", "box._RAISE", "cone._pivoted"}
+    assert private_names_taken(file) == {f"trimol.maths.{name}" for name in names}
+
+
+@pytest.mark.parametrize("layer", ["training", "runs"])
+def test_the_loop_calls_backward_and_no_other_part_of_autograd(layer):
+    for file in (SOURCE / layer).rglob("*.py"):
+        nodes = ast.walk(ast.parse(file.read_text()))
+        assert not [n for n in nodes if isinstance(n, ast.Attribute) and n.attr == "autograd"], file
