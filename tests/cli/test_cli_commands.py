@@ -335,7 +335,7 @@ def test_studies_refuse_what_they_do_not_take(capsys: pytest.CaptureFixture[str]
 def test_options_of_a_study_are_passed_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from trimol.paper import _multitask as multitask
+    from trimol.paper import multitask_tables as multitask
     from trimol.runs.study import Study
 
     found = []

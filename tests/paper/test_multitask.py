@@ -10,11 +10,9 @@ import pytest
 
 from trimol import paper as reproduce
 from trimol import report
-from trimol.paper import _draw_multitask as multitask_draw
-from trimol.paper import _multitask as multitask
-from trimol.paper import _multitask_words as multitask_words
-from trimol.paper import _printed_multitask as paper
+from trimol.paper import _multitask_report as multitask_report
 from trimol.paper import claims
+from trimol.paper import multitask_tables as multitask
 from trimol.paper._studies import Context
 from trimol.runs import study as results
 from trimol.runs.study import Study
@@ -77,7 +75,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
             }
         },
     }
-    monkeypatch.setattr(paper, "stated", lambda: said)
+    monkeypatch.setattr(multitask, "stated", lambda: said)
     monkeypatch.setattr("trimol.runs.tuning.cores", lambda: 1)  # starting processes takes long
 
 
@@ -140,7 +138,7 @@ def test_a_table_from_runs_to_the_page(tmp_path: Path) -> None:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without figures, which take most of the time of a tiny study."""
-    monkeypatch.setattr(multitask_draw, "draw", lambda *_: [])
+    monkeypatch.setattr(multitask_report, "draw", lambda *_: [])
 
 
 @pytest.mark.usefixtures("tiny", "undrawn")
@@ -234,24 +232,24 @@ def test_drops_have_one_direction() -> None:
 def test_differences_are_told_from_noise() -> None:
     table = multitask.tidy(seeds(mgda=(-0.05, 0.0), modo=(0.0, 0.0)), GOALS, "static")
     found = {
-        (each.method, each.metric): each for each in multitask_words.differences(table, "static")
+        (each.method, each.metric): each for each in multitask_report.differences(table, "static")
     }
     assert len(found) == 6  # two methods, two metrics and ΔA_id
     assert found["mgda", "near accuracy"].clear
     # Paired: the spread over seeds, ten times the jitter, is common to both.
     assert found["mgda", "near accuracy"].ci < 0.01
     assert not found["modo", "near accuracy"].clear
-    first, mgda, modo = multitask_words.compared(list(found.values()), GOALS)
+    first, mgda, modo = multitask_report.compared(list(found.values()), GOALS)
     assert "all 6 differences" in first
     assert mgda.startswith("mgda: larger than its noise: near accuracy −0.0500 ± ")
     assert "(worse)" in mgda
     assert modo.startswith("modo: not told apart from noise: near accuracy ")
-    assert multitask_words.compared([], GOALS) == []
+    assert multitask_report.compared([], GOALS) == []
 
 
 def test_one_seed_says_nothing() -> None:
     table = multitask.tidy(seeds(modo=(0.1, 0.1)).filter(polars.col("seed") == 0), GOALS, "static")
-    said = multitask_words.compared(multitask_words.differences(table, "static"), GOALS)
+    said = multitask_report.compared(multitask_report.differences(table, "static"), GOALS)
     assert said == ["One seed: no interval, and no telling a difference from luck."]
 
 
@@ -276,8 +274,8 @@ def test_every_claim_reads_a_table_that_the_study_has(tmp_path: Path) -> None:
     own += [claim for claim in claims.ledger() if claim.study in ("table4", "table5", "table6")]
     assert len(own) >= 20
     for claim in own:
-        methods = paper.methods(claim.study)
-        goals = {m: {m: "higher"} for m in paper.cells(claim.study, "modo") if "ΔA" not in m}
+        methods = multitask.methods(claim.study)
+        goals = {m: {m: "higher"} for m in multitask.cells(claim.study, "modo") if "ΔA" not in m}
         rows = [
             {"method": m, "seed": s, "metric": metric, "value": 0.5 + s / 9 + i / 7, "joint": 0.5}
             for i, m in enumerate(methods)
@@ -296,10 +294,10 @@ def test_every_claim_reads_a_table_that_the_study_has(tmp_path: Path) -> None:
 
 def test_figures_show_means_intervals_and_the_paper(tmp_path: Path) -> None:
     table = multitask.tidy(seeds(modo=(0.1, 0.0)), GOALS, "static")
-    found = multitask_draw.bars(table, "near accuracy", {("modo", "near accuracy"): 0.95})
+    found = multitask_report.bars(table, "near accuracy", {("modo", "near accuracy"): 0.95})
     assert [bar.method for bar in found] == [ALONE, "static", "modo"]
-    assert found[2].mean == pytest.approx(0.9, abs=2e-3)
-    assert found[2].half == pytest.approx(0.02, abs=5e-3)  # 2.776 · 0.0158/√5
+    assert found[2].number.estimate == pytest.approx(0.9, abs=2e-3)
+    assert found[2].number.half == pytest.approx(0.02, abs=5e-3)  # 2.776 · 0.0158/√5
     assert (found[1].paper, found[2].paper) == (None, 0.95)
     curves = polars.DataFrame(
         {
@@ -311,12 +309,13 @@ def test_figures_show_means_intervals_and_the_paper(tmp_path: Path) -> None:
             "E_ca": [0.0, 0.0, 0.1, 0.1],
         }
     )
-    line = multitask_draw.curve(curves, "modo", "weight/near")
-    assert line.at == (0.0, 1.0)
-    assert line.mean == pytest.approx((0.5, 0.3))
-    assert line.high[1] - line.mean[1] == pytest.approx(12.706 * 0.1, rel=1e-3)
-    assert multitask_draw.curve(curves, "modo", "R_gen").mean == pytest.approx((1.0, 0.6))
-    names = multitask_draw.draw("t", table, curves, {}, tmp_path)
+    line = multitask_report.curve(curves, "modo", "weight/near")
+    assert line.epochs == [0.0, 1.0]
+    assert [point.estimate for point in line.points] == pytest.approx([0.5, 0.3])
+    assert line.points[1].high - line.points[1].estimate == pytest.approx(12.706 * 0.1, rel=1e-3)
+    sizes = multitask_report.curve(curves, "modo", "R_gen").points
+    assert [point.estimate for point in sizes] == pytest.approx([1.0, 0.6])
+    names = multitask_report.draw("t", table, curves, {}, tmp_path)
     assert names[::2] == ["t-tasks.svg", "t-drop.svg", "t-weights.svg", "t-errors.svg"]
     assert all((tmp_path / name).stat().st_size > 3000 for name in names)
 
@@ -345,10 +344,10 @@ def test_weights_that_do_not_move_are_said_to_be_static() -> None:
             "weight/far": [0.5, 0.5, 0.498, 0.4],
         }
     )
-    (said,) = multitask_words.resting(curves, "static")
+    (said,) = multitask_report.resting(curves, "static")
     assert "modo (at most 0.002 away)" in said
     assert "mgda" not in said
-    assert multitask_words.resting(curves[:1], "static") == []
+    assert multitask_report.resting(curves[:1], "static") == []
 
 
 def test_what_is_relative_to_zero_is_said_and_not_shown() -> None:
@@ -362,7 +361,7 @@ def test_what_is_relative_to_zero_is_said_and_not_shown() -> None:
             "kind": ["task"] * 2 + ["overall"] * 2,
         }
     )
-    (said,) = multitask_words.undefined(table)
+    (said,) = multitask_report.undefined(table)
     assert said.startswith("Not defined: ΔA_id. A metric of the baseline is 0")
-    assert "NaN" not in multitask_words._joint(table)
-    assert multitask_words.undefined(table[:2]) == []
+    assert "NaN" not in multitask_report.joint(table)
+    assert multitask_report.undefined(table[:2]) == []

@@ -5,18 +5,18 @@ import math
 import pytest
 
 from trimol import paper as reproduce
-from trimol.paper import _printed_multitask as paper
+from trimol.paper import multitask_tables as paper
 from trimol.paper._dense.dense_task import GOALS
 from trimol.runs._judging import drop
 from trimol.runs.config import hyperparameters_of
 from trimol.tasks import Goals
 
 TABLES = list(paper.stated()["tables"])
-PRINTED = [name for name in TABLES if paper.table(name)["label"]]
+PRINTED = [name for name in TABLES if paper.stated()["tables"][name]["label"]]
 
 
 def goals(name: str) -> Goals:
-    if paper.table(name)["task"] == "nyuv2":
+    if paper.stated()["tables"][name]["task"] == "nyuv2":
         return GOALS
     metrics = [m for m in paper.cells(name, "static") if not m.startswith("ΔA")]
     return {metric.removesuffix(" accuracy"): {metric: "higher"} for metric in metrics}
@@ -31,7 +31,7 @@ def test_the_cells_give_their_own_drops(name: str) -> None:
     # A cell that was copied wrongly would show. Printed drops are of numbers not yet rounded: an
     # accuracy of four digits moves them by 0.01 at most, Table 6's depth of three by 0.1.
     near = 0.1 if name == "table6" else 0.05
-    baseline = paper.baselines(paper.table(name)["task"])
+    baseline = paper.baselines(paper.stated()["tables"][name]["task"])
     against = baseline.get("validation", baseline.get("test"))
     assert against is not None
     for method in paper.methods(name):

@@ -7,10 +7,9 @@ import pytest
 
 from trimol import paper as reproduce
 from trimol.cli import main
-from trimol.paper import _draw_multitask as multitask_draw
-from trimol.paper import _multitask as multitask
-from trimol.paper import _printed_multitask as paper
+from trimol.paper import _multitask_report as multitask_report
 from trimol.paper import _studies as registry
+from trimol.paper import multitask_tables as multitask
 from trimol.paper._data.datasets import MissingData
 from trimol.paper._studies import Context
 from trimol.paper.tasks.scenes import write
@@ -31,7 +30,7 @@ def test_the_task_takes_the_options(name: str, regime: str, tmp_path: Path) -> N
         metrics = {m for own in found.goals.values() for m in own}
         for values in planned.baselines.values():
             assert set(values) == metrics
-        printed = set(paper.cells(name, "modo"))
+        printed = set(multitask.cells(name, "modo"))
         assert not printed or printed - {"ΔA_id", "ΔA_st"} == metrics
 
 
@@ -42,13 +41,13 @@ def test_nyu_is_left_out_of_all() -> None:
 
 
 def test_scenes_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = dict(paper.stated())
+    said = dict(multitask.stated())
     small = {"image_size": (16, 16), "train": 24, "validation": 8, "test": 8, "missing": 0.0}
     quick = {"epochs": 3, "points": 1, "seeds": 1, "options": small}
     said["regimes"] = {"scenes": {**said["regimes"]["scenes"], "quick": quick}}
-    monkeypatch.setattr(paper, "stated", lambda: said)
+    monkeypatch.setattr(multitask, "stated", lambda: said)
     monkeypatch.setattr("trimol.runs.tuning.cores", lambda: 1)
-    monkeypatch.setattr(multitask_draw, "draw", lambda *_: [])
+    monkeypatch.setattr(multitask_report, "draw", lambda *_: [])
     study = reproduce.run("scenes", tmp_path, quick=True)
     modo = [row["metric"] for row in study.rows if row["method"] == "modo"]
     assert modo[9:11] == ["ΔA_id", "ΔA_st"]

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from trimol.paper import _multitask as multitask
 from trimol.paper import _studies as registry
-from trimol.paper import table4 as office
+from trimol.paper import multitask_tables as multitask
 from trimol.paper._studies import Context
 from trimol.runs.study import Study
 
@@ -23,8 +22,8 @@ STUDIES = {
 def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
 
-    def study(name: str, context: Context, regime: str, about: list[str]) -> Study:
-        found.append((name, regime, about))
+    def study(name: str, context: Context, regime: str) -> Study:
+        found.append((name, regime, multitask.about(regime, context)))
         return Study(name, "", rows=[])
 
     monkeypatch.setattr(multitask, "study", study)
@@ -61,5 +60,5 @@ def test_the_task_takes_the_options(name: str, task: str, tmp_path: Path) -> Non
 def test_every_function_is_registered() -> None:
     for name in STUDIES:
         entry = registry.get(name)
-        assert entry.build() is getattr(office, entry.function)
+        assert entry.build() is getattr(multitask, entry.function)
         assert entry.options == ("regime", "budget")

@@ -259,12 +259,12 @@ for _name, _title, _module, _function in (
     register(_name, _title, f"{_HERE}.{_module}", _function)
 _REGIME, _BUDGET = ("regime", "budget"), ("budget",)
 for _name, _title, _module, _function, _options, _apart in (
-    ("table4", "Table 4: Office-31, three domains", "table4", "table4", _REGIME, False),
-    ("table5", "Table 5: Office-Home, four domains", "table4", "table5", _REGIME, False),
+    ("table4", "Table 4: Office-31, three domains", "multitask_tables", "table4", _REGIME, False),
+    ("table5", "Table 5: Office-Home, four domains", "multitask_tables", "table5", _REGIME, False),
     (
         "table-appendix-office31",
         "Appendix: more methods on Office-31",
-        "table4",
+        "multitask_tables",
         "appendix_office31",
         _REGIME,
         False,
@@ -272,7 +272,7 @@ for _name, _title, _module, _function, _options, _apart in (
     (
         "table-appendix-officehome",
         "Appendix: more methods on Office-Home",
-        "table4",
+        "multitask_tables",
         "appendix_officehome",
         _REGIME,
         False,
@@ -280,17 +280,17 @@ for _name, _title, _module, _function, _options, _apart in (
     (
         "scenes",
         "Generated scenes: segmentation, depth and normals, as Table 6 but without data",
-        "table6",
+        "multitask_tables",
         "scenes",
         _BUDGET,
         False,
     ),
     # These need data that are fetched apart, and a GPU.
-    ("table6", "Table 6: NYU-v2, three tasks", "table6", "table6", _BUDGET, True),
+    ("table6", "Table 6: NYU-v2, three tasks", "multitask_tables", "table6", _BUDGET, True),
     (
         "table-appendix-nyuv2",
         "Appendix: more methods on NYU-v2",
-        "table6",
+        "multitask_tables",
         "appendix_nyuv2",
         _BUDGET,
         True,

@@ -86,6 +86,16 @@ def short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def change(mean: float, half: float | None, decimals: int) -> str:
+    """A difference with its sign and its half width, to so many decimals.
+
+    >>> change(-0.05, 0.00123, 4), change(2.0, None, 1)
+    ('−0.0500 ± 0.0012', '+2.0')
+    """
+    apart = "" if half is None else f" ± {half:.{decimals}f}"
+    return _minus(f"{mean:+.{decimals}f}{apart}")
+
+
 def unit(values: Iterable[float]) -> int:
     """The power of ten, a multiple of three, in which the largest value is neither long nor small.
 
