@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from trimol import measure, methods
 from trimol.tasks import Batch, Data, Task, get, masked_mean
 from trimol.training import assess, batches, evaluating, start, train
-from trimol.training.assessment import mean_losses
+from trimol.training.assessment import mean_losses, metrics, scored
 
 
 class Noisy(Task):
@@ -149,6 +149,12 @@ def test_mean_losses_weigh_every_objective_by_its_own_samples() -> None:
         "a": pytest.approx(values[domain == 0].mean().item()),
         "b": pytest.approx(values[domain == 1].mean().item()),
     }
+
+
+def test_one_pass_scores_losses_and_metrics() -> None:
+    for task in (_Uneven(), Noisy(), get("digits")()):
+        asked = task, task.model(), task.data().test
+        assert scored(*asked) == (mean_losses(*asked), metrics(*asked))
 
 
 class _Uneven(Task):

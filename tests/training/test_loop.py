@@ -290,7 +290,7 @@ def test_knows_no_method_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     ("change", "message"),
     [
         ({"method": "adam"}, "name must be one of .*, found 'adam'"),
-        ({"batch_size": 0}, "batch_size must be at least"),
+        ({"batch_size": 0}, "batch_size must be a whole number of at least 1, found 0"),
         ({"batch_size": 151}, "batch_size=151 needs 151 distinct samples"),
         ({"seed": -1}, "seed must be a whole number of at least 0, found -1"),
         ({"lr": -1.0}, "Invalid learning rate: -1.0"),

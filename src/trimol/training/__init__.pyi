@@ -7,6 +7,7 @@ from trimol.training.assessment import evaluating as evaluating
 from trimol.training.assessment import mean_losses as mean_losses
 from trimol.training.assessment import metrics as metrics
 from trimol.training.assessment import next_weights as next_weights
+from trimol.training.assessment import scored as scored
 from trimol.training.loop import Run as Run
 from trimol.training.loop import start as start
 from trimol.training.loop import train as train

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -114,8 +115,7 @@ def metrics(
         >>> list(metrics(task, task.model(), task.data().test))
         ['accuracy']
     """
-    found = _sums(task, model, data, task.tally, torch.device(device))
-    return task.conclude(found)
+    return task.conclude(_sums(task, model, data, task.tally, device))
 
 
 def mean_losses(
@@ -123,14 +123,8 @@ def mean_losses(
 ) -> dict[str, float]:
     """The loss of each objective over whole data, in eval mode and without gradients.
 
-    Each is the mean over its own samples (`Task.counts`), exact however the data is batched; as
-    `metrics` is.
-
-    Args:
-        task: What is measured.
-        model: The model; every module is left in the mode it was found in.
-        data: Such as ``task.data().validation``.
-        device: Where the model is.
+    Each is the mean over its own samples (`Task.counts`), exact however the data is batched; the
+    arguments are those of `metrics`.
 
     Example:
         >>> from trimol.tasks import get
@@ -138,15 +132,39 @@ def mean_losses(
         >>> list(mean_losses(task, task.model(), task.data().test))
         ['cross-entropy', 'MSE', 'Huber']
     """
+    return _means(task, _sums(task, model, data, partial(_loss_tally, task), device))
 
-    def tally(model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        vector = as_vector(task.losses(model, batch), graph=False).double()
-        counts = torch.as_tensor(_size(task, batch)).to(vector).expand_as(vector)
-        return {"losses": vector * counts, "counts": counts}
 
-    found = _sums(task, model, data, tally, torch.device(device))
-    means = found["losses"] / found["counts"]
-    return dict(zip(task.objectives, means.tolist(), strict=True))
+def scored(
+    task: Task, model: nn.Module, data: Batch, *, device: torch.device | str = "cpu"
+) -> tuple[dict[str, float], dict[str, float]]:
+    """`mean_losses` and `metrics` from one pass over the data, with their arguments.
+
+    Example:
+        >>> from trimol.tasks import get
+        >>> task = get("digits")()
+        >>> losses, own = scored(task, task.model(), task.data().test)
+        >>> list(losses), list(own)
+        (['cross-entropy', 'MSE', 'Huber'], ['accuracy'])
+    """
+
+    def both(model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        own = {f"metric/{name}": value for name, value in task.tally(model, batch).items()}
+        return own | _loss_tally(task, model, batch)
+
+    sums = _sums(task, model, data, both, device)
+    own = {key.removeprefix("metric/"): v for key, v in sums.items() if key.startswith("metric/")}
+    return _means(task, sums), task.conclude(own)
+
+
+def _loss_tally(task: Task, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+    vector = as_vector(task.losses(model, batch), graph=False).double()
+    counts = torch.as_tensor(_size(task, batch)).to(vector).expand_as(vector)
+    return {"losses": vector * counts, "counts": counts}
+
+
+def _means(task: Task, sums: Mapping[str, Tensor]) -> dict[str, float]:
+    return dict(zip(task.objectives, (sums["losses"] / sums["counts"]).tolist(), strict=True))
 
 
 def _sums(
@@ -154,17 +172,16 @@ def _sums(
     model: nn.Module,
     data: Batch,
     tally: Callable[[nn.Module, Batch], Mapping[str, Tensor]],
-    device: torch.device,
+    device: torch.device | str,
 ) -> dict[str, Tensor]:
     """What a tally adds up to over all batches and all processes."""
     sums: dict[str, Tensor] = {}
     with evaluating(model), torch.no_grad():
         for batch in _share(data, task.at_once):
-            found = tally(model, tuple(tensor.to(device) for tensor in batch))
-            for name, value in found.items():
+            for name, value in tally(model, tuple(t.to(device) for t in batch)).items():
                 own = value.cpu().double()  # whole numbers stay exact up to 2⁵³
                 sums[name] = sums[name] + own if name in sums else own
-    return _over_processes(sums, device)
+    return _over_processes(sums, torch.device(device))
 
 
 def next_weights(run: Run) -> Tensor:
@@ -221,12 +238,12 @@ def training(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
-    found = [(module, module.training) for module in model.modules()]
+    before = [(module, module.training) for module in model.modules()]
     model.train(training)
     try:
         yield
     finally:
-        for module, mode in found:
+        for module, mode in before:
             module.training = mode
 
 

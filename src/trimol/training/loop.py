@@ -196,7 +196,7 @@ def scalar(run: Run) -> Tensor:
         return run.method(*vectors, **({"representation": seen} if seen else {}))  # type: ignore[no-any-return]
     # The mean over the samples of all draws; an objective without any keeps its 0.
     shares = counts / counts.sum(0).clamp_min(1)
-    whole = torch.stack([v * share.to(v) for v, share in zip(vectors, shares, strict=True)]).sum(0)
+    whole = sum(v * share.to(v) for v, share in zip(vectors, shares, strict=True))
     return run.method(whole, keep=True)  # type: ignore[no-any-return]
 
 
@@ -269,8 +269,8 @@ def _counts(run: Run, drawn: Sequence[_Draw]) -> Tensor | None:
     # An absent objective whose loss is not finite would make NaN of all that it is added to.
     bad = torch.stack([~draw.losses.detach().isfinite().cpu() for draw in drawn]) & (counts == 0)
     mean, failed = _over_processes(run, torch.stack([counts, bad.double()])).unbind()
-    for name, found in zip(run.task.objectives, failed.sum(0).tolist(), strict=True):
-        if found:
+    for name, any_bad in zip(run.task.objectives, failed.sum(0).tolist(), strict=True):
+        if any_bad:
             raise BadValue(
                 f"the loss {name!r} must be 0 where a batch has no sample of it, found one that is "
                 f"not finite at step {run.step}: trimol.tasks.masked_mean gives the 0"
@@ -313,25 +313,20 @@ def _check_finite(run: Run, vectors: Sequence[Tensor]) -> None:
 
 
 def _remedy(step: int) -> str:
-    look = "what the task's losses divide by or take the log of"
-    return (
-        f"look for NaN in the data, and for {look}"
-        if step == 0
-        else (f"try a smaller lr, or look for {look}")
-    )
+    first = "try a smaller lr, or look for" if step else "look for NaN in the data, and for"
+    return f"{first} what the task's losses divide by or take the log of"
 
 
 def _join(run: Run) -> None:
     """Gradients averaged over the processes; statistics (of batch normalisation) the first's."""
     if not reduce.is_distributed():
         return
-    model = run.model
     if run.task.counts(tuple(tensor[:1] for tensor in run.data.train)) is not None:
         _fill(run)
-    own = [p.grad for p in model.parameters() if p.grad is not None]
+    own = [p.grad for p in run.model.parameters() if p.grad is not None]
     for gradient, mean in zip(own, reduce.mean_large(own), strict=True):
         gradient.copy_(mean)
-    for buffer in model.buffers():
+    for buffer in run.model.buffers():
         dist.broadcast(buffer, src=0)
 
 

@@ -19,16 +19,7 @@ from trimol.gradients import Losses
 from trimol.gradients import _reduce as reduce
 from trimol.methods import Method
 from trimol.training.assessment import evaluating
-from trimol.training.records import Record, Sink, from_errors
-
-# How the brackets of an estimate are called in a record: R_opt_low, R_opt_high.
-_NAMES = {
-    "opt": "R_opt",
-    "pop": "R_pop",
-    "gen": "R_gen",
-    "conflict": "E_ca",
-    "conflict_weight": "E_caw",
-}
+from trimol.training.records import ERRORS, Record, Sink, from_errors
 
 
 class SinkFailed(RuntimeError):
@@ -190,7 +181,6 @@ class Monitor:
         self.close()
 
     def _record(self) -> Record:
-        weights = self.method.weights
         errors, bounds = self._errors()
         with torch.no_grad():
             metrics = None if self.metrics is None else dict(self.metrics())
@@ -200,7 +190,7 @@ class Monitor:
             step=self.steps,
             samples=self.samples,
             metrics=metrics,
-            weights=weights,
+            weights=self.method.weights,
         )
         return record | bounds
 
@@ -216,17 +206,14 @@ class Monitor:
         if self.subsample is None:
             return measure(self.losses, self.method.params, **what), {}
         # Fresh batches each time, and the same in a resumed loop.
-        found = estimate(
-            self.losses,
-            self.method.params,
-            **what,
-            batches=self.subsample,
-            seed=(self.seed, self.steps),
-        )
+        batches = {"batches": self.subsample, "seed": (self.seed, self.steps)}
+        estimates = estimate(self.losses, self.method.params, **what, **batches)
         bounds: Record = {}
-        for name, bracket in found.brackets.items():
-            bounds |= {f"{_NAMES[name]}_low": bracket.low, f"{_NAMES[name]}_high": bracket.high}
-        return found.errors, bounds
+        for key, name in ERRORS.items():
+            if name in estimates.brackets:
+                bracket = estimates.brackets[name]
+                bounds |= {f"{key}_low": bracket.low, f"{key}_high": bracket.high}
+        return estimates.errors, bounds
 
     def _hand_over(self, record: Record) -> None:
         """To every sink, each with a copy of its own; the first that failed is then named."""
@@ -243,12 +230,7 @@ class Monitor:
 
 
 class _Watch:
-    """How much time has passed, how much of it was measuring, and how long the last one took.
-
-    Args:
-        clock: What tells the time, in seconds.
-        device: Where the processes, if there are several, talk.
-    """
+    """How much time has passed, how much of it was measuring, and how long the last one took."""
 
     def __init__(self, clock: Callable[[], float], device: torch.device) -> None:
         self.clock = clock

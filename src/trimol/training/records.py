@@ -25,6 +25,14 @@ from trimol.errors import Errors
 
 Record = dict[str, float | int]
 Sink = Callable[[Record], None]
+# How records call the errors, and how `Errors` does.
+ERRORS = {
+    "R_opt": "opt",
+    "R_pop": "pop",
+    "R_gen": "gen",
+    "E_ca": "conflict",
+    "E_caw": "conflict_weight",
+}
 
 
 def from_errors(
@@ -39,7 +47,7 @@ def from_errors(
     """One measurement as a record.
 
     Args:
-        errors: What `trimol.measure` found.
+        errors: The result of `trimol.measure`.
         objectives: The names of the objectives, in their order.
         step: The steps done.
         samples: The training samples that they took, if known.
@@ -61,11 +69,13 @@ def from_errors(
     record |= _each("loss", objectives, errors.losses)
     record |= _each("test_loss", objectives, errors.test_losses)
     record |= {f"metric/{name}": value for name, value in (metrics or {}).items()}
-    record |= _each("weight", objectives, None if weights is None else _floats(weights))
+    if weights is not None:
+        record |= _each("weight", objectives, [float(weight) for weight in weights])
     record |= _each("avoiding", objectives, errors.min_norm)
     record |= _each("norm", objectives, errors.norms)
+    cosines = errors.cosines.tolist()
     record |= {
-        f"cosine/{objectives[a]}/{objectives[b]}": float(errors.cosines[a][b])
+        f"cosine/{objectives[a]}/{objectives[b]}": cosines[a][b]
         for a, b in combinations(range(len(objectives)), 2)
     }
     numbers = {
@@ -93,7 +103,3 @@ def _each(kind: str, objectives: Sequence[str], values: Sequence[float] | None) 
     if values is None:
         return {}
     return {f"{kind}/{name}": value for name, value in zip(objectives, values, strict=True)}
-
-
-def _floats(weights: Tensor | Sequence[float]) -> list[float]:
-    return [float(weight) for weight in weights]

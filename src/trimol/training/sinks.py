@@ -14,16 +14,7 @@ from trimol._extras import require
 from trimol._failures import BadValue
 from trimol._files import replace
 from trimol.errors._measure import short
-from trimol.training.records import Record
-
-# What a line of the terminal shows, in this order; a prefix stands for all that begin with it.
-_SHOWN = {
-    "R_opt": "opt",
-    "R_pop": "pop",
-    "R_gen": "gen",
-    "E_ca": "conflict",
-    "E_caw": "conflict weight",
-}
+from trimol.training.records import ERRORS, Record
 
 
 class Terminal:
@@ -84,12 +75,12 @@ class Parquet:
             raise FileExistsError(
                 f"{self.path} exists: pass resume=True to continue it, or another path"
             )
-        found = self._polars.read_parquet(self.path).to_dicts() if self.path.exists() else []
+        rows = self._polars.read_parquet(self.path).to_dicts() if self.path.exists() else []
         # A key that a record has not is a null in its row.
         self.rows: list[Record] = [
-            {key: value for key, value in row.items() if value is not None} for row in found
+            {key: value for key, value in row.items() if value is not None} for row in rows
         ]
-        self._resumed = bool(found)
+        self._resumed = bool(rows)
 
     def __call__(self, record: Record) -> None:
         """Add a row."""
@@ -118,7 +109,11 @@ def line(record: Record) -> str:
         if key.startswith("metric/")
     ]
     parts += _joined("weights", record, "weight/")
-    parts += [f"{name} {short(record[key])}" for key, name in _SHOWN.items() if key in record]
+    parts += [
+        f"{name.replace('_', ' ')} {short(record[key])}"
+        for key, name in ERRORS.items()
+        if key in record
+    ]
     return " · ".join(parts)
 
 
