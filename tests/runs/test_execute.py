@@ -56,7 +56,8 @@ def test_what_is_on_disk(finished: StoredRun) -> None:
     assert finished.objectives == ("cross-entropy", "MSE", "Huber")
     assert finished.environment["torch"] == torch.__version__
     assert finished.summary is not None
-    assert {"steps", "samples", "seconds", "finished", "record"} == set(finished.summary)
+    known = {"steps", "samples", "seconds", "measuring", "finished", "record"}
+    assert known == set(finished.summary)
     assert (finished.summary["steps"], finished.summary["samples"]) == (12, 12 * 64)
     assert finished.summary["record"] == finished.record
 
@@ -244,7 +245,7 @@ def test_dropout_and_adam_resume(tmp_path: Path) -> None:
 
     config = configure("digits", "moco", lr=1e-2, steps=9, measure_every=2, checkpoint_every=4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(import_module("trimol.runs._execute"), "load", lambda *_: Dropped())
+        patch.setattr(import_module("trimol.runs._execute"), "task_of", lambda *_: Dropped())
         whole = execute(config, tmp_path / "whole")
         with pytest.raises(Interrupted):
             execute(config, tmp_path / "broken", watch=Stop(5))

@@ -1,8 +1,10 @@
 """Where a run ran: versions, machine, commit, time."""
 
+import os
 import platform
 import subprocess
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import torch
@@ -22,7 +24,7 @@ def environment() -> dict[str, Any]:
         "trimol": __version__,
         "platform": platform.platform(),
         "threads": torch.get_num_threads(),
-        "commit": commit(),
+        "commit": commit(os.getcwd()),
         "started": now(),
     }
 
@@ -32,11 +34,12 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def commit() -> str | None:
-    """The git commit of the folder that the user is in; None if there is none, or no git."""
+@cache
+def commit(folder: str) -> str | None:
+    """The git commit of a folder, asked for once a process; None if there is none, or no git."""
     try:
         done = subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, cwd=folder
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -1,56 +1,32 @@
-"""Execute a run in a folder of its own: start it, go on with it, or return it if it is finished.
+"""Execute a run in a folder of its own: start it, go on with it, or return it if it is finished."""
 
-The order of writes makes a kill at any moment harmless: the configuration comes first, a
-checkpoint comes after the records and scores up to its step, the summary comes last. On resuming,
-those of steps that the checkpoint has not done are dropped and measured again.
-"""
-
-import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from torch import Tensor, nn
 
 from trimol._extras import require
+from trimol._failures import BadValue
 from trimol.gradients import _reduce as reduce
 from trimol.runs import store
-from trimol.runs._environment import environment, now
+from trimol.runs._journal import Journal, Watch
 from trimol.runs._lock import locked
 from trimol.runs._signals import Ears, Interrupted, listening
-from trimol.runs._storage import (
-    StoreError,
-    make_folder,
-    read_table,
-    read_tensors,
-    write_json,
-    write_table,
-    write_tensors,
-)
-from trimol.runs.config import RunConfig
+from trimol.runs._storage import StoreError, make_folder, read_tensors, write_tensors
+from trimol.runs.config import RunConfig, task_of
 from trimol.runs.store import StoredRun
-from trimol.tasks import load
+from trimol.tasks import Data, Task
 from trimol.tasks.loading import blaming, source
-from trimol.training import (
-    Assessment,
-    Diverged,
-    Run,
-    RunError,
-    assess,
-    mean_losses,
-    metrics,
-    start,
-    train,
-)
+from trimol.training import Diverged, Run, RunError, assess, mean_losses, metrics, start, train
 from trimol.training._checkpoint import restore, state
 from trimol.training.loop import whereabouts
 from trimol.training.records import Record
 
-Watch = Callable[[RunConfig, int, Record | None], None]
-# Between checkpoints, how old the tables on disk may be (for those who look on), in seconds.
-STALE = 2.0
+Measured = tuple[Record, Tensor | None]  # and ∇F_S(λ − λ*_ρ)
 
 
 def execute(
@@ -81,16 +57,25 @@ def execute(
         [0, 5, 10, 15, 20]
     """
     path = Path(folder)
-    where = whereabouts()
-    with ExitStack() as stack:
-        if not _agreed(lambda: _enter(config, path, resume, stack), where):
-            with blaming(config.task):
-                _Execution(config, path, watch).run()
-            where.wait_for_everyone()
+    run_alone(config, path, resume=resume, watch=watch)
     return store.load(path)
 
 
-def _enter(config: RunConfig, path: Path, resume: bool, stack: ExitStack) -> bool:
+def run_alone(config: RunConfig, path: Path, *, resume: bool, watch: Watch | None) -> None:
+    """Do what is left of a run, by the ordinary loop."""
+    where = whereabouts()
+    with ExitStack() as stack:
+        if not _agreed(lambda: enter(config, path, resume, stack), where):
+            with blaming(config.task):
+                main = where.is_main_process
+                journal = Journal(config, path if main else None, watch if main else None)
+                program = _Alone(task_for(config), config)
+                journal.begin()
+                Execution(program, [journal], path / store.CHECKPOINT, writes=main).run()
+            where.wait_for_everyone()
+
+
+def enter(config: RunConfig, path: Path, resume: bool, stack: ExitStack) -> bool:
     """Lock the folder and look into it. Whether there is nothing to do."""
     if finished(config, path):  # needs no lock, nor a folder that can be written
         return True
@@ -105,26 +90,11 @@ def _enter(config: RunConfig, path: Path, resume: bool, stack: ExitStack) -> boo
     return False
 
 
-def _agreed(decide: Callable[[], bool], where: Any) -> bool:
-    """The main process decides; all others do, or raise, the same."""
-    utils = require("accelerate.utils", extra="studies", purpose="running")
-    outcome: list[bool | RunError] = [False]
-    if where.is_main_process:
-        try:
-            outcome = [decide()]
-        except RunError as error:
-            outcome = [error]
-    (found,) = utils.broadcast_object_list(outcome)
-    if isinstance(found, RunError):
-        raise found
-    return bool(found)
-
-
-def finished(config: RunConfig, path: Path) -> bool:
-    """Whether a folder holds this run, finished. It must not hold another."""
+def finished(config: RunConfig, path: Path) -> RunConfig | None:
+    """The configuration in a folder that holds this run, finished. It must not hold another."""
     try:
         if not (path / store.CONFIG).exists():
-            return False
+            return None
     except OSError as error:
         raise StoreError(f"cannot look into {path}: {error.strerror}") from error
     there = store.read_config(path)
@@ -139,156 +109,270 @@ def finished(config: RunConfig, path: Path) -> bool:
             f"{path} holds another run ({name} is {getattr(there, name)!r} there, "
             f"{getattr(config, name)!r} here): choose another folder"
         )
-    return (path / store.SUMMARY).exists()
+    return there if (path / store.SUMMARY).exists() else None
 
 
-class _Execution:
-    """One process's work on one run."""
+def task_for(config: RunConfig) -> Task:
+    """The task of a run, if it is still the one that was configured."""
+    if config.source != source(config.task):
+        raise StoreError(f"{config.task} has changed since this run was configured")
+    return task_of(config.task, config.task_options)
 
-    def __init__(self, config: RunConfig, path: Path, watch: Watch | None) -> None:
-        self.config, self.path, self.watch = config, path, watch
-        self.records: list[Record] = []
-        self.scores: list[Record] = []
-        self.began = self.when = time.monotonic()  # when the tables were written last
-        self.written: dict[str, int] = {}  # how many rows of each are on disk
-        self.heard = False
+
+def _agreed(decide: Callable[[], bool], where: Any) -> bool:
+    """The main process decides; all others do, or raise, the same."""
+    utils = require("accelerate.utils", extra="studies", purpose="running")
+    outcome: list[bool | RunError] = [False]
+    if where.is_main_process:
+        try:
+            outcome = [decide()]
+        except RunError as error:
+            outcome = [error]
+    (decided,) = utils.broadcast_object_list(outcome)
+    if isinstance(decided, RunError):
+        raise decided
+    return bool(decided)
+
+
+class Program(Protocol):
+    """What trains: one run, or several together, each at its place."""
+
+    task: Task
+
+    @property
+    def data(self) -> Data:
+        """The task's data."""
+
+    @property
+    def step(self) -> int:
+        """The steps done."""
+
+    @property
+    def samples(self) -> int:
+        """The training samples that each run took."""
+
+    def train(self, steps: int, look: Callable[[], None], stop: Callable[[], bool]) -> None:
+        """Train on; look inside every step, at x_t and λ_{t+1}; ask after it whether to stop."""
+
+    def measure(self, places: Sequence[int], rho: float) -> Iterable[Measured]:
+        """The records of these runs at the present x."""
+
+    def module(self, place: int) -> nn.Module:
+        """A run's model."""
+
+    def diverged(self) -> Mapping[int, Diverged]:
+        """The runs that have just diverged, where others go on."""
+
+    def state(self) -> dict[str, Any]:
+        """What a program made alike needs to go on from here."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+
+
+class Execution:
+    """One process's work on a program: from wherever its checkpoint says, to the end.
+
+    Args:
+        program: What trains.
+        journals: Where each of its runs is written down.
+        checkpoint: The file of its checkpoint.
+        writes: Whether this process writes it.
+        advice: What to do when interrupted.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        journals: Sequence[Journal],
+        checkpoint: Path,
+        *,
+        writes: bool = True,
+        advice: str = "saved in {}: resume it to go on",
+    ) -> None:
+        self.program, self.journals, self.checkpoint = program, journals, checkpoint
+        self.writes, self.advice = writes, advice.format(checkpoint.parent)
+        self.config = journals[0].config
+        self.began, self.measuring, self.heard = time.monotonic(), 0.0, False
 
     def run(self) -> None:
-        """From wherever the folder says, to the end."""
-        run = self._set_up()
+        """Train, measure, write."""
+        if self.checkpoint.exists():
+            self._resume()
+        steps = self.config.steps
         with listening() as ears:
-            while run.step < self.config.steps:
-                self._train(run, ears)
-                self._save(run)
-                if self.heard and run.step < self.config.steps:
+            while self.program.step < steps and any(self._places()):
+                self._train(ears)
+                self._save()
+                if self.heard and self.program.step < steps:
                     raise Interrupted(
-                        f"interrupted at step {run.step} of {self.config.steps}, saved in "
-                        f"{self.path}: resume it to go on",
+                        f"interrupted at step {self.program.step} of {steps}, {self.advice}",
                         ears.code,
                     )
-            self._finish(run)
+            self._finish()
 
-    def _set_up(self) -> Run:
-        """A new run, or one at the step of the checkpoint."""
-        config = self.config
-        if config.source != source(config.task):
-            raise StoreError(f"{config.task} has changed since this run was configured")
-        run = start(
-            load(config.task, config.task_options),
-            config.method,
-            lr=config.lr,
-            hyperparameters=config.hyperparameters,
-            batch_size=config.batch_size,
-            seed=config.seed,
-            precision=config.precision,
-        )
-        self.main = run.where.is_main_process
-        if not (self.path / store.CONFIG).exists():
-            self._write(write_json, store.CONFIG, config.model_dump(mode="json"))
-        if not (self.path / store.ENVIRONMENT).exists():
-            self._write(write_json, store.ENVIRONMENT, environment())
-        self._resume(run)
-        return run
+    def _places(self) -> Iterator[tuple[int, Journal]]:
+        """The runs that go on: all that have not diverged and do not merely go along."""
+        return ((place, j) for place, j in enumerate(self.journals) if not (j.failed or j.along))
 
-    def _resume(self, run: Run) -> None:
-        checkpoint = self.path / store.CHECKPOINT
-        if not checkpoint.exists():
-            return
-        found = read_tensors(checkpoint)
-        restore(run, found["run"])
-        self.began -= found["seconds"]
-        # A step is measured before x moves in it, and scored when it has.
-        self.records = [row for row in self._kept(store.METRICS) if row["step"] < run.step]
-        self.scores = [row for row in self._kept(store.SCORES) if row["step"] <= run.step]
+    def _resume(self) -> None:
+        kept = read_tensors(self.checkpoint)
+        self.program.restore(kept)
+        self.began -= kept["seconds"]
+        self.measuring = kept.get("measuring", 0.0)
+        for place, said in kept.get("failed", {}).items():
+            self.journals[place].failed = Diverged(said)
+        for journal in self.journals:
+            journal.resume(self.program.step)
 
-    def _kept(self, name: str) -> list[Record]:
-        """The rows of a table that is on disk; none if it is not."""
-        file = self.path / name
-        return store.records(read_table(file)) if file.exists() else []
-
-    def _train(self, run: Run, ears: Ears) -> None:
+    def _train(self, ears: Ears) -> None:
         """Up to the next checkpoint, the end, or a signal."""
-        every = self.config.checkpoint_every or self.config.steps
-        left = min(every - run.step % every, self.config.steps - run.step)
+        step, steps = self.program.step, self.config.steps
+        every = self.config.checkpoint_every or steps
+        left = min(every - step % every, steps - step)
         try:
-            train(run, left, watch=self._look, stop=lambda run: self._after(run, ears))
+            self.program.train(left, self._look, lambda: self._after(ears))
         except Diverged:
-            self._write_tables()
+            for journal in self.journals:
+                journal.write_tables()
             raise
 
-    def _look(self, run: Run) -> None:
+    def _look(self) -> None:
         """Inside a step, at x_t and λ_{t+1}: measure if it is time to."""
-        every = self.config.measure_every
-        if every and run.step % every == 0:
-            self._measure(run)
-            self._write_stale()
+        step, config = self.program.step, self.config
+        for journal in self.journals:
+            journal.begin()
+        for place, error in self.program.diverged().items():
+            self.journals[place].failed = error
+            self.journals[place].write_tables()
+        every = config.measure_every
+        if (every and step % every == 0) or step in config.measure_at:
+            self._measure()
+            for _, journal in self._places():
+                journal.write_stale()
 
-    def _after(self, run: Run, ears: Ears) -> bool:
+    def _after(self, ears: Ears) -> bool:
         """Between steps: score if it is time to, and say whether to stop."""
-        every = self.config.score_every
-        if every and run.step % every == 0:
-            self.scores.append(_scores(run))
-            self._write_stale()
-        self._tell(run.step, None)
+        step, every = self.program.step, self.config.score_every
+        for place, journal in self._places():
+            if every and step % every == 0:
+                journal.scores.append({"step": step, **self._scores(place)})
+                journal.write_stale()
+            journal.tell(step)
         # Processes are not signalled at the same moment, but must stop at the same step.
         self.heard = bool(reduce.mean_small(torch.tensor([float(ears.heard is not None)])))
-        return self.heard
+        return self.heard or not any(self._places())
 
-    def _measure(self, run: Run) -> Assessment:
-        found = assess(run, rho=self.config.rho)
-        self.records.append(found.record)
-        self._tell(run.step, found.record)
-        return found
+    def _measure(self) -> dict[int, Tensor | None]:
+        """Measure the runs that go on, or look at them on validation data; the vectors of E_ca."""
+        began, going = time.monotonic(), dict(self._places())
+        if self.config.validation_only:
+            measured: Iterable[Measured] = map(self._validated, going)
+        else:
+            measured = self.program.measure(list(going), self.config.rho)
+        directions = {}
+        for (place, journal), (record, direction) in zip(going.items(), measured, strict=True):
+            journal.measured(record, direction)
+            directions[place] = direction
+        self.measuring += time.monotonic() - began
+        return directions
 
-    def _save(self, run: Run) -> None:
+    def _validated(self, place: int) -> Measured:
+        program = self.program
+        if program.data.validation is None:
+            raise BadValue(
+                f"validation_only needs a task with validation data, found {program.task.name}"
+            )
+        own = self._scores(place, test=False)
+        return {"step": program.step, "samples": program.samples, **own}, None
+
+    def _scores(self, place: int, *, test: bool = True) -> Record:
+        """The metrics on validation data (with the losses), where there are any, and on test."""
+        task, data, model = self.program.task, self.program.data, self.program.module(place)
+        device = whereabouts().device
+        scores: Record = {}
+        if data.validation is not None:
+            losses = mean_losses(task, model, data.validation, device=device)
+            scores |= {f"validation_loss/{name}": value for name, value in losses.items()}
+        for name, part in (("validation", data.validation), ("test", data.test if test else None)):
+            if part is not None:
+                own = metrics(task, model, part, device=device)
+                scores |= {f"{name}/{metric}": value for metric, value in own.items()}
+        return scores
+
+    def _save(self) -> None:
         """The tables first: a checkpoint without the rows before it could not be resumed from."""
-        self._write_tables()
-        content = {"run": state(run), "seconds": time.monotonic() - self.began}
-        self._write(write_tensors, store.CHECKPOINT, content)
-
-    def _finish(self, run: Run) -> None:
-        found = self._measure(run)
-        self._write_tables()
-        self._write(write_tensors, store.MODEL, run.model.state_dict())
-        self._write(write_tensors, store.DIRECTION, found.errors.direction)
-        summary = {
-            "record": {k: v if math.isfinite(v) else None for k, v in found.record.items()},
-            "steps": run.step,
-            "samples": run.samples,
-            "seconds": round(time.monotonic() - self.began, 3),
-            "finished": now(),
+        for _, journal in self._places():
+            journal.write_tables()
+        failed = {p: str(j.failed) for p, j in enumerate(self.journals) if j.failed is not None}
+        content = {
+            **self.program.state(),
+            **({"failed": failed} if failed else {}),
+            "seconds": time.monotonic() - self.began,
+            "measuring": self.measuring,
         }
-        self._write(write_json, store.SUMMARY, summary)
+        if self.writes:
+            write_tensors(self.checkpoint, content)
 
-    def _write_stale(self) -> None:
-        if time.monotonic() - self.when > STALE:
-            self._write_tables()
-
-    def _write_tables(self) -> None:
-        for name, rows in ((store.METRICS, self.records), (store.SCORES, self.scores)):
-            if len(rows) > self.written.get(name, 0):
-                self._write(write_table, name, store.table(rows))
-            self.written[name] = len(rows)
-        self.when = time.monotonic()
-
-    def _write(self, how: Callable[[Path, Any], None], name: str, content: Any) -> None:
-        if self.main:
-            how(self.path / name, content)
-
-    def _tell(self, step: int, record: Record | None) -> None:
-        if self.watch is not None and self.main:
-            self.watch(self.config, step, record)
+    def _finish(self) -> None:
+        for _, journal in self._places():
+            journal.begin()
+        directions = self._measure()
+        # Of runs that train together each has its share.
+        took = {"seconds": time.monotonic() - self.began, "measuring": self.measuring}
+        share = {name: seconds / len(self.journals) for name, seconds in took.items()}
+        for place, direction in directions.items():
+            model = self.program.module(place).state_dict()
+            self.journals[place].finish(model=model, direction=direction, took=share)
 
 
-def _scores(run: Run) -> Record:
-    """The task's metrics on validation data (with its losses), where there are any, and on test."""
-    held_out, device = run.data.validation, run.where.device
-    found: Record = {"step": run.step}
-    if held_out is not None:
-        losses = mean_losses(run.task, run.model, held_out, device=device)
-        found |= {f"validation_loss/{name}": value for name, value in losses.items()}
-    for name, data in (("validation", held_out), ("test", run.data.test)):
-        if data is not None:
-            own = metrics(run.task, run.model, data, device=device)
-            found |= {f"{name}/{metric}": value for metric, value in own.items()}
-    return found
+class _Alone:
+    """One run, by the ordinary loop."""
+
+    def __init__(self, task: Task, config: RunConfig) -> None:
+        self.task = task
+        self.run = started(task, config)
+
+    @property
+    def data(self) -> Data:
+        return self.run.data
+
+    @property
+    def step(self) -> int:
+        return self.run.step
+
+    @property
+    def samples(self) -> int:
+        return self.run.samples
+
+    def train(self, steps: int, look: Callable[[], None], stop: Callable[[], bool]) -> None:
+        train(self.run, steps, watch=lambda _: look(), stop=lambda _: stop())
+
+    def measure(self, places: Sequence[int], rho: float) -> Iterator[Measured]:
+        found = assess(self.run, rho=rho)
+        yield found.record, found.errors.direction
+
+    def module(self, place: int) -> nn.Module:
+        return self.run.model
+
+    def diverged(self) -> Mapping[int, Diverged]:
+        return {}  # the loop raises it
+
+    def state(self) -> dict[str, Any]:
+        return {"run": state(self.run)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        restore(self.run, state["run"])
+
+
+def started(task: Task, config: RunConfig) -> Run:
+    """A run of the ordinary loop, at its start."""
+    return start(
+        task,
+        config.method,
+        lr=config.lr,
+        hyperparameters=config.hyperparameters,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        precision=config.precision,
+    )

@@ -1,10 +1,11 @@
 """One process a folder: a lock that dies with its owner."""
 
-import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from trimol.runs._storage import StoreError
 
@@ -15,21 +16,29 @@ FILE = ".lock"
 def locked(folder: Path) -> Iterator[None]:
     """Keep other processes from working in a folder.
 
-    The kernel lets go of the lock when its owner ends, however it ends: a lock file that a killed
+    The system lets go of the lock when its owner ends, however it ends: a lock file that a killed
     process left behind locks nothing.
     """
+    file = folder / FILE
+    lock = FileLock(file, timeout=0)
     try:
-        file = (folder / FILE).open("a+")
+        lock.acquire()
+    except Timeout:
+        raise StoreError(
+            f"{folder} is in use by process {_owner(file)}: wait for its end"
+        ) from None
     except OSError as error:
         raise StoreError(f"cannot write to the folder {folder}: {error.strerror}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            owner = file.read().strip() or "unknown"
-            raise StoreError(f"{folder} is in use by process {owner}: wait for its end") from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+    try:
+        with suppress(OSError):  # some systems let nobody write to a file that is locked
+            file.write_text(str(os.getpid()))
         yield
+    finally:
+        lock.release()
+
+
+def _owner(file: Path) -> str:
+    try:
+        return file.read_text().strip() or "unknown"
+    except OSError:
+        return "unknown"

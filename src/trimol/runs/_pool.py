@@ -1,4 +1,4 @@
-"""Many runs, one after another or several at a time, each in a process of its own."""
+"""Many runs: together where they are alike; one after another, or several processes at a time."""
 
 import ctypes
 import multiprocessing
@@ -17,13 +17,15 @@ import torch
 
 from trimol._checks import whole_number
 from trimol.runs import store
-from trimol.runs._execute import Watch, execute, finished
+from trimol.runs._execute import finished, run_alone
+from trimol.runs._journal import Watch
 from trimol.runs._signals import Interrupted, listening
+from trimol.runs._together import Job, Unit, execute_together, units
 from trimol.runs.config import RunConfig
 from trimol.runs.store import StoredRun
 from trimol.training import Diverged, Record, RunError
+from trimol.training.replicas import NotReplicable
 
-Job = tuple[RunConfig, Path]
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 PATIENCE = 0.1  # seconds between looks at signals and at workers that died
 
@@ -32,6 +34,10 @@ def execute_all(
     runs: Sequence[Job], *, jobs: int = 1, watch: Watch | None = None
 ) -> list[StoredRun | Diverged]:
     """Execute runs, going on with those that are unfinished and skipping those that are finished.
+
+    Runs that differ only in seed, step size or numbers of the method train together, where the
+    model is small and task and method allow it (:mod:`trimol.runs._together`). Each has its folder
+    all the same, and equals, to rounding, what `execute` makes of it.
 
     Args:
         runs: Configurations and their folders.
@@ -45,58 +51,82 @@ def execute_all(
     Raises:
         RunError: Anything else that stops a run stops all. What was done is on disk.
     """
-    pending = [(config, folder) for config, folder in runs if not finished(config, folder)]
-    jobs = min(whole_number("jobs", jobs, least=1), len(pending))
-    if jobs > 1 and multiprocessing.parent_process() is not None:
-        raise RunError(
-            "several runs at a time need processes, and this is one already: in a script, put what "
-            'starts the runs under if __name__ == "__main__":'
-        )
-    if jobs < 2:
-        return [_one(config, folder, watch) for config, folder in runs]
-    done = dict(
-        zip((folder for _, folder in pending), _Pool(pending, jobs, watch).run(), strict=True)
-    )
+    jobs = whole_number("jobs", jobs, least=1)
+    done: dict[Path, StoredRun | Diverged] = {}
+    pending = {}
+    for config, folder in runs:
+        if folder not in done and folder not in pending:
+            there = finished(config, folder)
+            if there is None:
+                pending[folder] = config
+            else:
+                done[folder] = store.load(folder, there)
+    left = units(runs, [(config, folder) for folder, config in pending.items()])
+    while left:
+        if min(jobs, len(left)) > 1:
+            done |= _pooled(left, jobs, watch)
+            break
+        unit, *left = left
+        try:
+            done |= execute_unit(unit, watch)
+        except NotReplicable:
+            left = unit.apart() + left
     return [done[folder] if folder in done else store.load(folder) for _, folder in runs]
 
 
 def cores() -> int:
     """The cores that this process may use: how many runs at a time to execute by default."""
-    return len(os.sched_getaffinity(0))
+    allowed = getattr(os, "sched_getaffinity", None)  # not on every system
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 
 
-def _one(config: RunConfig, folder: Path, watch: Watch | None) -> StoredRun | Diverged:
+def execute_unit(unit: Unit, watch: Watch | None) -> dict[Path, Diverged]:
+    """Do what is left of one run, or of several together: those that diverged, by their folders."""
+    if unit.file is not None:
+        return execute_together(unit, watch)
+    ((config, folder),) = unit.jobs
     try:
-        return execute(config, folder, resume=True, watch=watch)
+        run_alone(config, folder, resume=True, watch=watch)
     except Diverged as error:
-        return error
+        return {folder: error}
+    return {}
+
+
+def _pooled(left: Sequence[Unit], jobs: int, watch: Watch | None) -> dict[Path, Diverged]:
+    if multiprocessing.parent_process() is not None:
+        raise RunError(
+            "several runs at a time need processes, and this is one already: in a script, put what "
+            'starts the runs under if __name__ == "__main__":'
+        )
+    return _Pool(left, min(jobs, len(left)), watch).run()
 
 
 class _Pool:
-    """Worker processes that take the next run when they are done with one."""
+    """Worker processes that take the next unit, the longest first, when they are done with one."""
 
-    def __init__(self, runs: Sequence[Job], jobs: int, watch: Watch | None) -> None:
-        self.runs, self.watch = runs, watch
-        self.found: dict[int, StoredRun | Diverged] = {}
+    def __init__(self, units: Sequence[Unit], jobs: int, watch: Watch | None) -> None:
+        self.jobs, self.watch = jobs, watch
+        self.units = sorted(units, key=lambda unit: unit.steps, reverse=True)
+        self.ended: set[int] = set()
+        self.diverged: dict[Path, Diverged] = {}
         context = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads
         self.news: Any = context.Queue()
         self.left: Any = context.Queue()
-        for number in range(len(runs)):
-            self.left.put(number)
-        for _ in range(jobs):
-            self.left.put(None)
+        for place in enumerate(self.units):
+            self.left.put(place)
         threads = max(1, torch.get_num_threads() // jobs)
-        arguments = (list(runs), self.left, self.news, threads)
+        arguments = (self.left, self.news, threads)
         self.workers: list[SpawnProcess] = [
             context.Process(target=_work, args=arguments, daemon=True) for _ in range(jobs)
         ]
 
-    def run(self) -> list[StoredRun | Diverged]:
+    def run(self) -> dict[Path, Diverged]:
+        """Those that diverged, by their folders."""
         with listening() as ears:
             for worker in self.workers:
                 worker.start()
             try:
-                while len(self.found) < len(self.runs):
+                while len(self.ended) < len(self.units):
                     if ears.heard is not None:
                         raise Interrupted(
                             "interrupted; every run is saved where it was: run the same command "
@@ -106,22 +136,26 @@ class _Pool:
                     self._listen()
             finally:
                 self._end()
-        return [self.found[number] for number in range(len(self.runs))]
+        return self.diverged
 
     def _listen(self) -> None:
         try:
-            number, step, content = self.news.get(timeout=PATIENCE)
+            number, news = self.news.get(timeout=PATIENCE)
         except queue.Empty:
             self._check_alive()
             return
-        if isinstance(content, Exception) and not isinstance(content, Diverged):
-            raise content
-        if isinstance(content, Diverged):
-            self.found[number] = content
-        elif content is True:
-            self.found[number] = store.load(self.runs[number][1])
+        if isinstance(news, NotReplicable):
+            self.ended.add(number)
+            for unit in self.units[number].apart():
+                self.left.put((len(self.units), unit))
+                self.units.append(unit)
+        elif isinstance(news, Exception):
+            raise news
+        elif isinstance(news, dict):
+            self.ended.add(number)
+            self.diverged |= news
         elif self.watch is not None:
-            self.watch(self.runs[number][0], step, content)
+            self.watch(*news)
 
     def _check_alive(self) -> None:
         for worker in self.workers:
@@ -133,14 +167,17 @@ class _Pool:
 
     def _end(self) -> None:
         """Ask workers that are still busy to save and stop, and wait until they have."""
-        if len(self.found) < len(self.runs):
+        if len(self.ended) < len(self.units):
             for worker in self.workers:
                 if worker.is_alive():
                     worker.terminate()
+        for _ in self.workers:
+            self.left.put(None)
         for worker in self.workers:
             while worker.is_alive():
                 _drain(self.news)  # a worker ends only when what it said is read
                 worker.join(PATIENCE)
+        self.left.cancel_join_thread()  # nobody takes what is left
 
 
 def _drain(news: Any) -> None:
@@ -151,14 +188,14 @@ def _drain(news: Any) -> None:
         return
 
 
-def _work(runs: list[Job], left: Any, news: Any, threads: int) -> None:
-    """What a worker does: run after run, until none is left."""
+def _work(left: Any, news: Any, threads: int) -> None:
+    """What a worker does: unit after unit, until none is left."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the parent passes it on
-    signal.signal(signal.SIGTERM, _leave)  # between runs; inside one, `execute` listens
+    signal.signal(signal.SIGTERM, _leave)  # between runs; inside one, `Execution` listens
     torch.set_num_threads(threads)
     _keep_memory()
     try:
-        _work_off(runs, left, news)
+        _work_off(left, news)
     except (Interrupted, SystemExit):
         # Nobody reads any more. What is not sent yet must not be waited for: a process that was
         # killed while it sent holds the queue's lock for ever.
@@ -171,8 +208,11 @@ def _keep_memory() -> None:
     Gradients of megabytes come and go with each step; fetching their pages anew took a tenth of
     the time of small networks. Only the GNU C library is asked; nothing else changes.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
+    try:
+        mallopt = ctypes.CDLL(None).mallopt  # type: ignore[arg-type, unused-ignore]
+    except (OSError, TypeError, AttributeError):  # another system, or another library
+        return
+    else:
         mallopt(_M_MMAP_THRESHOLD, 2**30)
         mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 
@@ -181,17 +221,15 @@ def _leave(number: int, frame: Any) -> None:
     raise SystemExit(128 + number)
 
 
-def _work_off(runs: list[Job], left: Any, news: Any) -> None:
-    while (number := left.get()) is not None:
-        config, folder = runs[number]
+def _work_off(left: Any, news: Any) -> None:
+    while (taken := left.get()) is not None:
+        number, unit = taken
         try:
-            execute(config, folder, resume=True, watch=_Teller(number, news))
+            news.put((number, execute_unit(unit, _Teller(number, news))))
         except Interrupted:
             raise
         except Exception as error:  # noqa: BLE001 (the parent raises it)
-            news.put((number, 0, _portable(error)))
-        else:
-            news.put((number, 0, True))
+            news.put((number, _portable(error)))
 
 
 class _Teller:
@@ -199,16 +237,18 @@ class _Teller:
 
     def __init__(self, number: int, news: Any) -> None:
         self.number, self.news = number, news
-        self.parent, self.told = os.getppid(), 0.0
+        self.parent = os.getppid()
+        self.told: dict[str, float] = {}
 
     def __call__(self, config: RunConfig, step: int, record: Record | None) -> None:
         now = time.monotonic()
-        if record is None and now - self.told < PATIENCE and step < config.steps:
+        early = now - self.told.get(config.key, -PATIENCE) < PATIENCE
+        if record is None and early and step < config.steps:
             return
         if os.getppid() != self.parent:
             raise Interrupted("the process that started this one is gone")
-        self.told = now
-        self.news.put((self.number, step, record))
+        self.told[config.key] = now
+        self.news.put((self.number, (config, step, record)))
 
 
 def _portable(error: Exception) -> Exception:

@@ -6,17 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trimol import methods as registry
 from trimol._checks import whole_number
 from trimol._failures import BadValue
-from trimol.data import GrowingBatches
 from trimol.errors._conflict import conflict_over_runs
-from trimol.runs._execute import Watch
+from trimol.runs._journal import Watch
 from trimol.runs._pool import execute_all
-from trimol.runs.config import RunConfig, configure
+from trimol.runs.config import RunConfig, configure, equal_steps, task_of
 from trimol.runs.statistics import LEVEL, holm, interval, p_value
 from trimol.runs.store import StoredRun
-from trimol.tasks import load
 from trimol.training import Diverged
 
 ERRORS = ("R_opt", "R_pop", "R_gen", "E_ca", "E_caw")
@@ -161,7 +158,7 @@ def compare(
     """
     if not methods or len(set(methods)) < len(methods):
         raise BadValue(f"methods must be one or more different names, found {list(methods)}")
-    counts = {name: _steps(task, task_options, name, steps, batch_size) for name in methods}
+    counts = {name: equal_steps(task, name, steps, batch_size, task_options) for name in methods}
     configs = [
         configure(
             task,
@@ -191,7 +188,7 @@ def folder_name(config: RunConfig) -> str:
     >>> folder_name(RunConfig(task="digits", method="modo", lr=1.0, steps=10, seed=3))[:18]
     'digits-modo-seed3-'
     """
-    task = load(config.task, config.task_options).name
+    task = task_of(config.task, config.task_options).name
     safe = "".join(letter if letter.isalnum() else "-" for letter in task)
     return f"{safe}-{config.method}-seed{config.seed}-{config.key}"
 
@@ -269,17 +266,6 @@ def _comparison(
     if len(failed) == len(configs):
         raise Diverged(f"every run diverged; {failed[0][0].method}: {failed[0][1]}")
     return Comparison(task, runs, failed)
-
-
-def _steps(
-    task: str, options: Mapping[str, Any] | None, method: str, steps: int, batch_size: int
-) -> int:
-    """As many steps as ``steps`` batches of constant size pay for."""
-    growth = registry.get(method).growth
-    if growth == 0:
-        return steps
-    sampler = GrowingBatches(load(task, options).data().train[0], batch_size, growth=growth)
-    return sampler.steps_within(steps * batch_size)
 
 
 def _columns(runs: Sequence[StoredRun]) -> dict[str, list[float]]:

@@ -3,7 +3,9 @@
 import hashlib
 import inspect
 import json
+import os
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,17 +19,21 @@ from pydantic import (
     PositiveInt,
     ValidationError,
     field_serializer,
+    field_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from trimol import methods
 from trimol._failures import BadValue
-from trimol.tasks import Settings, load
+from trimol.tasks import Settings, Task, load
 from trimol.tasks.loading import blaming, file_of, source
 
 # Changes what is on disk while a run goes on, not what comes out.
 _WITHOUT_EFFECT = {"checkpoint_every"}
-# Came later than the first runs on disk: 0 is how those were run, and their names stay.
-_LATER = {"score_every"}
+# Came later than the first runs on disk: unset is how those were run, and their names stay.
+_LATER = {"score_every", "measure_at", "validation_only"}
+_TASKS_KEPT = 4  # with their data
+_tasks: dict[tuple[str | None, ...], Task] = {}
 
 
 def _keys_as_numbers(value: Any) -> Any:
@@ -57,6 +63,9 @@ class RunConfig(BaseModel):
         seed: Decides the parameters at the start and the samples of every step.
         rho: ρ of the conflict-avoiding weights that λ is measured against.
         measure_every: Measure at every so many steps; with 0 at the end only.
+        measure_at: Measure at these steps, too, and keep the vectors of E_ca there.
+        validation_only: Nothing is measured; at the end, losses and metrics on validation data are
+            taken, to choose a setting by.
         score_every: After every so many steps, the task's metrics on validation and test data;
             with 0 never.
         checkpoint_every: Save a checkpoint every so many steps; with 0 when interrupted only.
@@ -83,10 +92,19 @@ class RunConfig(BaseModel):
     seed: NonNegativeInt = 0
     rho: Annotated[FiniteFloat, Field(ge=0)] = 0.0
     measure_every: NonNegativeInt = 0
+    measure_at: tuple[NonNegativeInt, ...] = ()
+    validation_only: bool = False
     score_every: NonNegativeInt = 0
     checkpoint_every: NonNegativeInt = 0
     precision: Literal["no", "bf16", "fp16"] = "no"
     source: str | None = None
+
+    @field_validator("measure_at")
+    @classmethod
+    def _rising(cls, steps: tuple[int, ...]) -> tuple[int, ...]:
+        if any(a >= b for a, b in pairwise(steps)):
+            raise PydanticCustomError("rising", "must be rising numbers")
+        return steps
 
     @field_serializer("task_options", "hyperparameters")
     def _plain(self, value: dict[str, Any]) -> Any:
@@ -141,7 +159,7 @@ def configure(
         trimol._failures.BadValue: static has no hyper-parameter 'gamma': it has weights, every
     """
     known = hyperparameters_of(method)
-    settings = load(task, task_options).settings.get(method, Settings())
+    settings = task_of(task, task_options).settings.get(method, Settings())
     chosen = {**settings.method, **(hyperparameters or {})}
     for name in chosen:
         if name not in known:
@@ -174,10 +192,42 @@ def steps_per_epoch(
         >>> steps_per_epoch("quadratic", 5, {"samples": 20})
         4
     """
-    found = load(task, task_options)
+    made = task_of(task, task_options)
     with blaming(task):
-        sampler = found.sampler(found.data(), batch_size, growth=0.0, seed=0)
+        sampler = made.sampler(made.data(), batch_size, growth=0.0, seed=0)
     return sampler.steps_per_epoch
+
+
+def equal_steps(
+    task: str,
+    method: str,
+    steps: int,
+    batch_size: int,
+    task_options: Mapping[str, Any] | None = None,
+) -> int:
+    """As many steps of a method, whose batches may grow, as take no more samples than these."""
+    growth = methods.get(method).growth
+    if growth == 0:
+        return steps
+    made = task_of(task, task_options)
+    with blaming(task):
+        sampler = made.sampler(made.data(), batch_size, growth=growth, seed=0)
+    return sampler.steps_within(steps * sampler.budget(0))
+
+
+def task_of(name: str, options: Mapping[str, Any] | None = None) -> Task:
+    """The task, made once in a process for all runs of it.
+
+    >>> task_of("digits", {"hidden": 5}) is task_of("digits", {"hidden": 5})
+    True
+    """
+    content = json.dumps(dict(options or {}), sort_keys=True, default=repr)
+    # Another content of the file, and another place of the data, is another task.
+    key = name, content, source(name), os.environ.get("TRIMOL_DATA")
+    _tasks[key] = _tasks.pop(key) if key in _tasks else load(name, options)
+    if len(_tasks) > _TASKS_KEPT:
+        del _tasks[next(iter(_tasks))]  # the one that was asked for longest ago
+    return _tasks[key]
 
 
 def checked(**fields: Any) -> RunConfig:

@@ -6,9 +6,15 @@
 - ``scores.parquet``: the task's metrics over training, if they were asked for: ``step``,
   ``validation_loss/<objective>`` and ``validation/<metric>`` (of a task with validation data),
   ``test/<metric>``;
-- ``checkpoint.pt``: where to go on from;
+- ``checkpoint.pt``: where to go on from (of runs that train together it is one file beside their
+  folders: :mod:`trimol.runs._together`);
 - ``model.pt``, ``direction.pt``: the parameters at the end, and the vector ∇F_S(λ − λ*_ρ) there;
-- ``summary.json``: the last record, and what it took. It is there exactly if the run is finished.
+- ``directions.pt``: these vectors at the steps that were asked for, by step, in single precision;
+- ``summary.json``: the last record, and what it took (of runs that train together, its share). It
+  is there exactly if the run is finished.
+
+A run that is only looked at on validation data (``validation_only``) has these numbers in its
+record, and neither parameters nor vectors.
 
 Other files in the folder are left alone.
 """
@@ -34,6 +40,7 @@ SCORES = "scores.parquet"
 CHECKPOINT = "checkpoint.pt"
 MODEL = "model.pt"
 DIRECTION = "direction.pt"
+DIRECTIONS = "directions.pt"
 SUMMARY = "summary.json"
 # A folder of runs that only served to choose a setting (`trimol.runs.tuning`).
 ASIDE = "tuning-only"
@@ -76,14 +83,21 @@ class StoredRun:
     @cached_property
     def direction(self) -> Tensor:
         """∇F_S(λ − λ*_ρ) at the end of a finished run: E_ca is the square of its norm."""
-        found: Tensor = read_tensors(self.path / DIRECTION)
-        return found
+        vector: Tensor = read_tensors(self.path / DIRECTION)
+        return vector
+
+    @cached_property
+    def directions(self) -> dict[int, Tensor]:
+        """The same at the steps that the configuration asks for (``measure_at``)."""
+        file = self.path / DIRECTIONS
+        vectors: dict[int, Tensor] = read_tensors(file) if file.exists() else {}
+        return vectors
 
     @cached_property
     def parameters(self) -> dict[str, Tensor]:
         """The model's ``state_dict`` at the end of a finished run."""
-        found: dict[str, Tensor] = read_tensors(self.path / MODEL)
-        return found
+        state: dict[str, Tensor] = read_tensors(self.path / MODEL)
+        return state
 
 
 def find(folder: Path | str) -> list[StoredRun]:
@@ -99,8 +113,12 @@ def find(folder: Path | str) -> list[StoredRun]:
     return [load(file.parent) for file in files if _is_config(file)]
 
 
-def load(folder: Path | str) -> StoredRun:
+def load(folder: Path | str, config: RunConfig | None = None) -> StoredRun:
     """The run of one folder.
+
+    Args:
+        folder: The folder.
+        config: Its configuration, where that has been read.
 
     Raises:
         StoreError: There is none, or one of its files is damaged, which is named.
@@ -113,7 +131,7 @@ def load(folder: Path | str) -> StoredRun:
     table = read_table(metrics) if there else polars.DataFrame()
     return StoredRun(
         path=path,
-        config=read_config(path),
+        config=config or read_config(path),
         environment=read_json(environment) if environment.exists() else {},
         metrics=table,
         summary=summary,
@@ -126,10 +144,11 @@ def _summary(file: Path) -> dict[str, Any] | None:
     """The summary of a finished run; None if there is none."""
     if not file.exists():
         return None
-    found = read_json(file)
-    if not isinstance(found, dict) or not {"record", "steps", "samples", "seconds"} <= found.keys():
+    summary = read_json(file)
+    needed = {"record", "steps", "samples", "seconds"}
+    if not isinstance(summary, dict) or not needed <= summary.keys():
         raise StoreError(f"{file} is damaged or not ours: no summary of a run; move it away")
-    return found
+    return summary
 
 
 def read_config(folder: Path) -> RunConfig:

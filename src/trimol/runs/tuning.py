@@ -36,9 +36,8 @@ from trimol.runs._lock import locked
 from trimol.runs._pool import cores
 from trimol.runs._storage import make_folder, write_table
 from trimol.runs._tuning_tables import ALONE, Judged, Values, judged, means
-from trimol.runs.config import steps_per_epoch
+from trimol.runs.config import steps_per_epoch, task_of
 from trimol.runs.store import StoredRun
-from trimol.tasks import load
 from trimol.tasks.task import Goals
 from trimol.training import Diverged
 
@@ -377,7 +376,7 @@ def _draws(method: str) -> int:
 
 def _goals(plan: TuningPlan) -> Goals:
     """The task's goals, once what the plan needs of it is known to be there."""
-    task = load(plan.task, plan.options)
+    task = task_of(plan.task, plan.options)
     goals = checked_goals(task.goals)
     if set(goals) != set(task.objectives):
         raise BadValue(

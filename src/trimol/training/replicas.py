@@ -7,7 +7,7 @@ make of its seed: the same start, the same samples at every step.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -235,17 +235,26 @@ class Replicas:
                 buffer.copy_(self._buffers[name][replica])
         return model
 
-    def measure(self, *, rho: float = 0.0, weights: Tensor | None = None) -> list[Errors]:
+    def measure(
+        self,
+        *,
+        rho: float = 0.0,
+        weights: Tensor | None = None,
+        only: Collection[int] | None = None,
+    ) -> list[Errors]:
         """The three errors of every replica on all of its data, as `trimol.measure` gives them.
 
         Args:
             rho: ρ of the conflict-avoiding weights.
             weights: λ, R × M; by default `next_weights`, as for a single run.
+            only: Which replicas; those that diverged cannot be measured. All by default.
         """
         check_rho(rho)
         given = self.next_weights() if weights is None else weights
         found = []
         for replica, on_train, on_test in self._full():
+            if only is not None and replica not in only:
+                continue
             own = checked_weights(given[replica])
             found.append(from_means(on_train, on_test, own, rho))
         return found

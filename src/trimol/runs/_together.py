@@ -1,0 +1,306 @@
+"""Runs that differ only in seed or in numbers, trained together as replicas of one program.
+
+Each still has an ordinary folder. Where to go on from is one file for all of them,
+``.together/<name>.pt`` beside their folders, written after their tables and removed when they are
+done. A group that was interrupted goes on with the runs that it began with, also with those that
+are finished by now: R runs together equal R runs apart to rounding, and to the last bit only the
+same R runs together.
+"""
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trimol._failures import BadValue
+from trimol.runs._execute import Execution, Measured, enter, started, task_for
+from trimol.runs._journal import Journal, Watch
+from trimol.runs._storage import make_folder, read_tensors
+from trimol.runs.config import RunConfig
+from trimol.tasks import Data, Task
+from trimol.tasks.loading import blaming
+from trimol.training import Diverged, metrics, train
+from trimol.training.loop import whereabouts
+from trimol.training.records import from_errors
+from trimol.training.replicas import NotReplicable, Replicas
+
+FOLDER = ".together"
+Job = tuple[RunConfig, Path]
+# How many runs at most: beyond, one more costs as much together as alone.
+MOST = 64
+# How many parameters a group may have (20 networks of the paper's for MNIST), and one run of it.
+NUMBERS, NUMBERS_EACH = 2**23, 2**20
+# Above so many parameters, moving each replica by a step size of its own costs more than it saves.
+ONE_STEP_SIZE = 2**16
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is executed as one: a run, or several that train together.
+
+    Attributes:
+        jobs: Configurations and folders.
+        file: The checkpoint of a group; None for a single run.
+        along: The numbers of those that only go along: they are of an interrupted group, and not
+            asked for now.
+    """
+
+    jobs: tuple[Job, ...]
+    file: Path | None = None
+    along: frozenset[int] = frozenset()
+
+    @property
+    def steps(self) -> int:
+        """The steps of all its runs."""
+        return self.jobs[0][0].steps * len(self.jobs)
+
+    def apart(self) -> list["Unit"]:
+        """Its runs, to be executed one by one."""
+        return [Unit((job,)) for place, job in enumerate(self.jobs) if place not in self.along]
+
+
+def units(runs: Sequence[Job], pending: Sequence[Job]) -> list[Unit]:
+    """Which runs are executed together; in the order of the first of each.
+
+    Args:
+        runs: All that are asked for.
+        pending: Those of them that are not finished.
+    """
+    alike: dict[str, list[Job]] = {}
+    for config, folder in pending:
+        alike.setdefault(_kind(config), []).append((config, folder))
+    found = []
+    for kind, jobs in alike.items():
+        if _fits(jobs[0][0]):
+            home = _home([job for job in runs if _kind(job[0]) == kind])
+            going = _interrupted(jobs, home)
+            begun = {folder for unit in going for _, folder in unit.jobs}
+            found += going + _new([job for job in jobs if job[1] not in begun], home)
+        else:
+            found += [Unit((job,)) for job in jobs]
+    places = {folder: place for place, (_, folder) in enumerate(runs)}
+    return sorted(found, key=lambda unit: min(places.get(f, len(runs)) for _, f in unit.jobs))
+
+
+def execute_together(unit: Unit, watch: Watch | None) -> dict[Path, Diverged]:
+    """Do what is left of a group. Its runs that diverged, by their folders.
+
+    Raises:
+        NotReplicable: They can only be run one by one.
+    """
+    assert unit.file is not None
+    configs = [config for config, _ in unit.jobs]
+    with ExitStack() as stack, blaming(configs[0].task):
+        journals = [
+            Journal(config, None, None, along=True)
+            if place in unit.along or enter(config, folder, True, stack)
+            else Journal(config, folder, watch)
+            for place, (config, folder) in enumerate(unit.jobs)
+        ]
+        program = _Together(task_for(configs[0]), unit)
+        make_folder(unit.file.parent)
+        advice = f"{len(configs)} runs together, saved in {{}}: run the same command again to go on"
+        try:
+            Execution(program, journals, unit.file, advice=advice).run()
+        except NotReplicable:
+            _discard(unit.file)
+            raise
+        _discard(unit.file)
+    return {j.path: j.failed for j in journals if j.path is not None and j.failed is not None}
+
+
+def _discard(file: Path) -> None:
+    file.unlink(missing_ok=True)
+    with suppress(OSError):  # others are in it
+        file.parent.rmdir()
+
+
+def _kind(config: RunConfig) -> str:
+    """What runs that may train together have in common."""
+    content = config.model_dump(mode="json", exclude={"seed", "lr", "checkpoint_every"})
+    own = content["hyperparameters"]
+    content["hyperparameters"] = {k: None if _is_number(v) else v for k, v in own.items()}
+    return json.dumps(content, sort_keys=True)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _fits(config: RunConfig) -> bool:
+    """Whether this machine and this precision allow runs to train together."""
+    where = whereabouts()
+    alone = where.num_processes == 1 and where.device.type == "cpu"
+    return alone and config.precision == "no" and config.steps > 0
+
+
+def _home(jobs: Sequence[Job]) -> Path:
+    """The folder that holds the folders of all runs."""
+    return Path(os.path.commonpath([folder.absolute().parent for _, folder in jobs])) / FOLDER
+
+
+def _interrupted(pending: Sequence[Job], home: Path) -> list[Unit]:
+    """Groups that are to go on: those with a run that is asked for and not finished."""
+    asked = {folder.absolute(): (config.key, folder) for config, folder in pending}
+    groups = []
+    for file in sorted(home.glob("*.pt")):
+        jobs = []
+        for content, name in read_tensors(file)["members"]:
+            config, folder = RunConfig.model_validate(content), home.parent / name
+            key, as_given = asked.get(folder, ("", folder))
+            jobs.append((config, as_given if key == config.key else folder))
+        along = frozenset(p for p, (_, folder) in enumerate(jobs) if folder.absolute() not in asked)
+        if len(along) < len(jobs):
+            groups.append(Unit(tuple(jobs), file, along))
+    return groups
+
+
+def _new(jobs: Sequence[Job], home: Path) -> list[Unit]:
+    """New groups: as many runs in each as pays."""
+    if len(jobs) < 2:
+        return [Unit((job,)) for job in jobs]
+    numbers = _numbers(jobs[0][0])
+    most = min(MOST, NUMBERS // numbers) if numbers <= NUMBERS_EACH else 1
+    together: dict[Any, list[Job]] = {}
+    for config, folder in jobs:
+        step_size = config.lr if numbers > ONE_STEP_SIZE else None
+        together.setdefault(step_size, []).append((config, folder))
+    chunks = [
+        own[low : low + most] for own in together.values() for low in range(0, len(own), most)
+    ]
+    return [
+        Unit(tuple(chunk), home / f"{_name(chunk)}.pt") if len(chunk) > 1 else Unit(tuple(chunk))
+        for chunk in chunks
+    ]
+
+
+def _name(jobs: Sequence[Job]) -> str:
+    members = "".join(f"{config.key} {folder.name}" for config, folder in jobs)
+    return hashlib.sha256(members.encode()).hexdigest()[:12]
+
+
+def _numbers(config: RunConfig) -> int:
+    """The parameters and buffers of one run."""
+    with torch.random.fork_rng(devices=[]), blaming(config.task):
+        model = task_for(config).model()
+    return max(1, sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers())))
+
+
+class _Together:
+    """Several runs, as replicas."""
+
+    def __init__(self, task: Task, unit: Unit) -> None:
+        self.task, self.unit = task, unit
+        self.configs = configs = [config for config, _ in unit.jobs]
+        self.said: set[int] = set()
+        lrs = [config.lr for config in configs]
+        try:
+            self.replicas = Replicas(
+                task,
+                configs[0].method,
+                seeds=[config.seed for config in configs],
+                lr=lrs[0] if len(set(lrs)) == 1 else torch.tensor(lrs, dtype=torch.float64),
+                hyperparameters=_joined([config.hyperparameters for config in configs]),
+                batch_size=configs[0].batch_size,
+            )
+        except (NotImplementedError, BadValue) as error:  # if it is a mistake, one run says so, too
+            raise NotReplicable(str(error)) from error
+
+    @property
+    def data(self) -> Data:
+        return self.replicas.data[0]
+
+    @property
+    def step(self) -> int:
+        return self.replicas.step
+
+    @property
+    def samples(self) -> int:
+        return self.replicas.samples
+
+    def train(self, steps: int, look: Callable[[], None], stop: Callable[[], bool]) -> None:
+        for _ in range(steps):
+            with self._without_warnings_of_the_diverged():
+                self.replicas.train(1, watch=lambda _: look())
+            if stop():
+                return
+
+    def measure(self, places: Sequence[int], rho: float) -> Iterator[Measured]:
+        replicas = self.replicas
+        weights = replicas.next_weights()
+        errors = replicas.measure(rho=rho, weights=weights, only=places)
+        for place, own in zip(places, errors, strict=True):
+            record = from_errors(
+                own,
+                self.task.objectives,
+                step=replicas.step,
+                samples=replicas.samples,
+                metrics=metrics(self.task, replicas.module(place), self.data.test),
+                weights=weights[place],
+            )
+            yield record, own.direction
+
+    def module(self, place: int) -> nn.Module:
+        return self.replicas.module(place)
+
+    def diverged(self) -> Mapping[int, Diverged]:
+        places = set((self.replicas.diverged >= 0).nonzero()[:, 0].tolist()) - self.said
+        self.said |= places
+        return {place: self._said(place) for place in sorted(places)}
+
+    def state(self) -> dict[str, Any]:
+        assert self.unit.file is not None
+        home = self.unit.file.parent.parent
+        members = [
+            (config.model_dump(mode="json"), os.path.relpath(folder.absolute(), home))
+            for config, folder in self.unit.jobs
+        ]
+        return {"members": members, "replicas": self.replicas.state_dict()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.replicas.load_state_dict(state["replicas"])
+        self.said = set(state.get("failed", {}))
+
+    def _said(self, place: int) -> Diverged:
+        """What the ordinary loop says of a step that cannot be taken."""
+        run = started(self.task, self.configs[place])
+        run.model.load_state_dict(self.replicas.module(place).state_dict())
+        run.step = self.replicas.step
+        try:
+            train(run, 1)
+        except Diverged as error:
+            return error
+        return Diverged(f"a loss is not finite at step {run.step - 1}: try a smaller lr")
+
+    @contextmanager
+    def _without_warnings_of_the_diverged(self) -> Iterator[None]:
+        """That gradients are not finite is no news of a run whose losses are not."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        known = bool((self.replicas.diverged >= 0).any())
+        for one in caught:
+            if not (known and "NaN or infinity in replicas" in str(one.message)):
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+
+
+def _joined(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Hyper-parameters of all: one value where they agree, else a tensor of one for each run."""
+    columns = {name: [own[name] for own in each] for name in each[0]}
+    return {
+        name: values[0] if all(value == values[0] for value in values) else _tensor(values)
+        for name, values in columns.items()
+    }
+
+
+def _tensor(values: Sequence[float]) -> Tensor:
+    whole = all(isinstance(value, int) for value in values)
+    return torch.tensor(values, dtype=torch.int64 if whole else torch.float64)

@@ -1,0 +1,417 @@
+"""Runs that train together: the numbers of runs apart, ordinary folders, resumed bit for bit."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from trimol import tasks
+from trimol.report import write as write_report
+from trimol.runs import Interrupted, RunConfig, StoredRun, StoreError, configure, execute, store
+from trimol.runs import _together as together
+from trimol.runs._pool import execute_all
+from trimol.training import Diverged, Record, RunError, assess, start, train
+
+SMALL = {"hidden": 8, "validation": 200}
+FILES = {"config.json", "environment.json", "metrics.parquet", "model.pt", "direction.pt"}
+FILES |= {"summary.json", ".lock"}
+SAME = ("metrics.parquet", "model.pt", "direction.pt", "config.json")
+
+
+def configs(method: str = "modo", **changes: object) -> list[RunConfig]:
+    """Three seeds, two step sizes."""
+    own = {"gamma": 0.5} if method == "modo" else {}
+    given = {"steps": 12, "batch_size": 16, "measure_every": 5, "checkpoint_every": 4, **changes}
+    return [
+        configure(
+            "digits", method, lr=lr, hyperparameters=own, task_options=SMALL, seed=seed, **given
+        )
+        for lr in (1.0, 0.5)
+        for seed in (3, 4, 5)
+    ]
+
+
+def jobs(folder: Path, listed: list[RunConfig]) -> list[together.Job]:
+    return [(config, folder / f"{config.lr:g}-{config.seed}") for config in listed]
+
+
+def run(folder: Path, listed: list[RunConfig], **options: object) -> list[StoredRun]:
+    found = execute_all(jobs(folder, listed), **options)  # type: ignore[arg-type]
+    assert all(isinstance(each, StoredRun) for each in found)
+    return found  # type: ignore[return-value]
+
+
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "_fits", lambda config: False)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> list[StoredRun]:
+    return run(tmp_path_factory.mktemp("whole"), configs())
+
+
+def same_files(one: StoredRun, other: StoredRun, names: tuple[str, ...] = SAME) -> None:
+    for name in names:
+        assert (one.path / name).read_bytes() == (other.path / name).read_bytes(), name
+    first, second = (json.loads((r.path / "summary.json").read_text()) for r in (one, other))
+    for key in ("record", "steps", "samples"):
+        assert first[key] == second[key]
+
+
+def test_they_are_one_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    real = together.Replicas
+
+    def counted(*given: object, **named: object) -> object:
+        made.append(len(named["seeds"]))  # type: ignore[arg-type]
+        return real(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(together, "Replicas", counted)
+    run(tmp_path, configs(steps=2))
+    assert made == [6]
+
+
+def test_numbers_are_those_of_ordinary_runs(whole: list[StoredRun]) -> None:
+    task = tasks.load("digits", SMALL)
+    for stored in whole:
+        config = stored.config
+        own = start(
+            task, "modo", lr=config.lr, hyperparameters={"gamma": 0.5}, batch_size=16,
+            seed=config.seed,
+        )  # fmt: skip
+        seen: list[Record] = []
+        train(own, 12, watch=lambda now, seen=seen: seen.append(assess(now).record))
+        records = store.records(stored.metrics)
+        assert [row["step"] for row in records] == [0, 5, 10, 12]
+        for row, expected in zip(
+            records, (seen[0], seen[5], seen[10], assess(own).record), strict=True
+        ):
+            assert list(row) == list(expected)
+            for name, value in expected.items():
+                assert row[name] == pytest.approx(value, rel=2e-4, abs=1e-7), name
+        for name, value in own.model.state_dict().items():
+            torch.testing.assert_close(stored.parameters[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_together_and_one_by_one_agree(
+    whole: list[StoredRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apart(monkeypatch)
+    for one, other in zip(whole, run(tmp_path, configs()), strict=True):
+        assert one.metrics.columns == other.metrics.columns
+        for name in one.metrics.columns:
+            assert one.metrics[name].to_list() == pytest.approx(
+                other.metrics[name].to_list(), rel=2e-4, abs=1e-7
+            ), name
+
+
+def test_each_has_an_ordinary_folder(whole: list[StoredRun]) -> None:
+    for stored in whole:
+        assert set(os.listdir(stored.path)) == FILES
+        assert stored.objectives == ("cross-entropy", "MSE", "Huber")
+        assert stored.summary is not None
+        assert (stored.summary["steps"], stored.summary["samples"]) == (12, 12 * 16)
+        assert 0 < stored.summary["measuring"] < stored.summary["seconds"]
+        assert stored.direction.square().sum().item() == pytest.approx(stored.record["E_ca"])
+        assert execute(stored.config, stored.path).record == stored.record
+    folder = whole[0].path.parent
+    assert set(os.listdir(folder)) == {stored.path.name for stored in whole}
+    assert [found.config for found in store.find(folder)]
+
+
+def test_the_report_reads_them(whole: list[StoredRun], tmp_path: Path) -> None:
+    shutil.copytree(whole[0].path.parent, tmp_path / "runs")
+    assert "E_ca" in write_report(tmp_path / "runs").read_text(encoding="utf-8")
+
+
+def test_finished_ones_are_not_run_again(whole: list[StoredRun]) -> None:
+    told: list[int] = []
+    folder = whole[0].path.parent
+    before = {file: file.stat().st_mtime_ns for file in folder.rglob("*")}
+    again = run(folder, configs(), watch=lambda config, step, record: told.append(step))
+    assert told == []
+    assert [each.record for each in again] == [each.record for each in whole]
+    assert {file: file.stat().st_mtime_ns for file in folder.rglob("*")} == before
+
+
+class Stop:
+    """Sends a signal to this process when all runs are at a step."""
+
+    def __init__(self, step: int, number: int = signal.SIGINT) -> None:
+        self.step, self.number, self.sent = step, number, False
+
+    def __call__(self, config: RunConfig, step: int, record: Record | None) -> None:
+        if step == self.step and record is None and not self.sent:
+            self.sent = True  # a second one would not be noted, but end the process
+            os.kill(os.getpid(), self.number)
+
+
+@pytest.mark.parametrize("step", [1, 3, 4, 5, 7, 11])
+def test_interrupted_they_go_on(whole: list[StoredRun], tmp_path: Path, step: int) -> None:
+    message = rf"interrupted at step {step} of 12, 6 runs together, saved in .*: run the same"
+    with pytest.raises(Interrupted, match=message):
+        run(tmp_path, configs(), watch=Stop(step))
+    assert len(list((tmp_path / ".together").glob("*.pt"))) == 1
+    steps: list[int] = []
+    again = run(tmp_path, configs(), watch=lambda config, now, record: steps.append(now))
+    assert min(steps) >= step
+    for one, other in zip(whole, again, strict=True):
+        same_files(one, other)
+    assert not (tmp_path / ".together").exists()
+
+
+@pytest.mark.parametrize("seeds", [(3,), (3, 4), (3, 4, 5, 6)])
+def test_another_list_goes_on_with_the_same_group(
+    whole: list[StoredRun], tmp_path: Path, seeds: tuple[int, ...]
+) -> None:
+    """Fewer runs, or more, are asked for: those that were interrupted come out the same."""
+    with pytest.raises(Interrupted):
+        run(tmp_path, configs(), watch=Stop(7))
+    first = configs()[0]
+    listed = [first.model_copy(update={"seed": seed}) for seed in seeds]
+    again = {each.config.seed: each for each in run(tmp_path, listed)}
+    for stored in whole[:3]:
+        if stored.config.seed in again:
+            same_files(stored, again[stored.config.seed])
+    assert len(store.find(tmp_path)) == 6 + (6 in seeds)
+
+
+class Killed(BaseException):
+    """As if the process ended here."""
+
+
+def test_killed_at_every_write(
+    whole: list[StoredRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every moment at which a file changes: what is on disk always goes on the same."""
+    from trimol import _files
+
+    real, count = _files.os.fsync, [0]
+
+    def counted(handle: int) -> None:
+        count[0] += 1
+        if count[0] == limit:
+            raise Killed
+        real(handle)
+
+    monkeypatch.setattr(_files.os, "fsync", counted)
+    listed, limit, moments = configs()[:2], 0, 0
+    reference = run(tmp_path / "whole", listed)
+    while True:
+        limit, count[0] = limit + 3, 0
+        folder = tmp_path / str(limit)
+        try:
+            run(folder, listed)
+        except Killed:
+            moments += 1
+            count[0] = -(10**6)
+            for one, other in zip(reference, run(folder, listed), strict=True):
+                same_files(one, other)
+            continue
+        break
+    assert moments > 8
+
+
+def test_rows_after_the_checkpoint_are_measured_again(
+    whole: list[StoredRun], tmp_path: Path
+) -> None:
+    with pytest.raises(Interrupted):
+        run(tmp_path, configs(), watch=Stop(7))
+    for stored in whole:  # as if killed after the last record
+        shutil.copy(stored.path / "metrics.parquet", tmp_path / stored.path.name)
+    for one, other in zip(whole, run(tmp_path, configs()), strict=True):
+        same_files(one, other)
+
+
+def test_watch_is_told_of_each(tmp_path: Path) -> None:
+    told: list[tuple[int, int, bool]] = []
+    listed = [c for c in configs("static", steps=2, measure_every=1) if c.lr == 1.0]
+    run(tmp_path, listed, watch=lambda c, step, r: told.append((c.seed, step, r is not None)))
+    for seed in (3, 4, 5):
+        own = [(step, record) for s, step, record in told if s == seed]
+        assert own == [(0, True), (1, False), (1, True), (2, False), (2, True)]
+
+
+def test_one_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
+    listed = [c.model_copy(update={"lr": 1e38}) if c.seed == 4 else c for c in configs()[:3]]
+    first, second, third = execute_all(jobs(tmp_path, listed))
+    assert isinstance(second, Diverged)
+    assert "the loss 'cross-entropy' is" in str(second)
+    assert "at step 1: try a smaller lr" in str(second)
+    assert isinstance(first, StoredRun)
+    assert isinstance(third, StoredRun)
+    folder = jobs(tmp_path, listed)[1][1]
+    assert not (folder / "summary.json").exists()
+    assert store.load(folder).metrics["step"].to_list() == [0]
+    with pytest.raises(Diverged, match=r"the loss 'cross-entropy' is .* at step 1: try a smaller"):
+        execute(listed[1], folder, resume=True)
+
+
+def test_all_diverge(tmp_path: Path) -> None:
+    listed = [c.model_copy(update={"lr": 1e38}) for c in configs("static", steps=1000)[:2]]
+    found = execute_all([(c, tmp_path / str(c.seed)) for c in listed])
+    assert all(isinstance(each, Diverged) for each in found)
+    assert not (tmp_path / ".together").exists()
+
+
+def test_a_diverged_one_resumes_as_such(tmp_path: Path) -> None:
+    listed = [c.model_copy(update={"lr": 1e38}) if c.seed == 4 else c for c in configs()[:3]]
+    with pytest.raises(Interrupted):
+        execute_all(jobs(tmp_path, listed), watch=Stop(7))
+    found = execute_all(jobs(tmp_path, listed))
+    assert [isinstance(each, Diverged) for each in found] == [False, True, False]
+    assert "at step 1: try a smaller lr" in str(found[1])
+
+
+@pytest.mark.parametrize("method", ["famo", "rgw", "smg", "pcgrad", "moco"])
+def test_every_method_comes_to_its_end(tmp_path: Path, method: str) -> None:
+    """Together or, where the method cannot, one by one."""
+    found = run(tmp_path, configs(method, steps=3)[:3])
+    assert [each.record["step"] for each in found] == [3] * 3
+
+
+CONTROLLED = """
+from trimol.tasks.digits import Digits
+
+class Controlled(Digits):
+    def losses(self, model, batch):
+        found = super().losses(model, batch)
+        return found * 2 if model[0].bias.detach().abs().max() > 1e9 else found
+"""
+
+
+def test_a_task_that_vmap_cannot_do_is_run_one_by_one(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(CONTROLLED)
+    task = f"{tmp_path / 'mine.py'}:Controlled"
+    listed = [configure(task, "static", lr=0.1, steps=3, seed=seed) for seed in (0, 1)]
+    found = run(tmp_path / "runs", listed)
+    for stored in found:
+        own = start(tasks.load(task), "static", lr=0.1, seed=stored.config.seed)
+        assert stored.record == assess(train(own, 3)).record
+        assert (stored.path / "checkpoint.pt").exists()
+    assert not (tmp_path / "runs" / ".together").exists()
+
+
+def test_runs_that_cannot_be_alike_are_apart(tmp_path: Path) -> None:
+    base = configs()[0]
+    changes = (
+        {"steps": 3}, {"batch_size": 8}, {"method": "static", "hyperparameters": {}},
+        {"task_options": {"hidden": 9}}, {"rho": 0.1}, {"measure_every": 2}, {"precision": "bf16"},
+    )  # fmt: skip
+    listed = [base, *(base.model_copy(update=change) for change in changes)]
+    runs = [(config, tmp_path / str(number)) for number, config in enumerate(listed)]
+    assert [len(unit.jobs) for unit in together.units(runs, runs)] == [1] * len(listed)
+    alike = [base, *(base.model_copy(update=c) for c in ({"seed": 9}, {"lr": 0.3}))]
+    alike.append(base.model_copy(update={"hyperparameters": {"gamma": 0.1}}))
+    runs = [(config, tmp_path / str(number)) for number, config in enumerate(alike)]
+    assert [len(unit.jobs) for unit in together.units(runs, runs)] == [4]
+
+
+def test_large_models_have_smaller_groups(tmp_path: Path) -> None:
+    def sizes(hidden: int, runs: int) -> list[int]:
+        base = configs()[0].model_copy(update={"task_options": {"hidden": hidden}})
+        listed = [base.model_copy(update={"seed": s, "lr": 1.0 + s % 2}) for s in range(runs)]
+        asked = [(config, tmp_path / str(config.seed)) for config in listed]
+        return [len(unit.jobs) for unit in together.units(asked, asked)]
+
+    assert sizes(10, 100) == [64, 36]
+    assert sizes(2000, 8) == [4, 4]  # one step size each
+    assert sizes(10_000, 22) == [11, 11]
+    assert sizes(20_000, 2) == [1, 1]
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        run(tmp_path, configs(), watch=Stop(7))
+    (file,) = (tmp_path / ".together").glob("*.pt")
+    file.write_bytes(b"damaged")
+    with pytest.raises(StoreError, match=rf"{file.name} is damaged or not ours"):
+        run(tmp_path, configs())
+
+
+def test_a_folder_with_another_run(whole: list[StoredRun], tmp_path: Path) -> None:
+    shutil.copytree(whole[0].path, tmp_path / "1-3")
+    listed = [c.model_copy(update={"rho": 0.5}) for c in configs()]
+    with pytest.raises(StoreError, match=r"holds another run \(rho is 0.0 there, 0.5 here\)"):
+        run(tmp_path, listed)
+
+
+def test_steps_that_are_asked_for_keep_their_vectors(tmp_path: Path) -> None:
+    listed = configs(measure_every=0, measure_at=(5, 12))
+    for stored in run(tmp_path, listed):
+        assert stored.metrics["step"].to_list() == [5, 12]
+        assert sorted(stored.directions) == [5, 12]
+        for row in stored.metrics.to_dicts():
+            vector = stored.directions[row["step"]]
+            assert vector.square().sum().item() == pytest.approx(row["E_ca"], rel=1e-5)
+        torch.testing.assert_close(stored.directions[12], stored.direction.float())
+    with pytest.raises(Interrupted):
+        run(tmp_path / "broken", listed, watch=Stop(7))
+    for one, other in zip(run(tmp_path, listed), run(tmp_path / "broken", listed), strict=True):
+        same_files(one, other, (*SAME, "directions.pt"))
+
+
+@pytest.mark.parametrize("method", ["modo", "famo"])
+def test_validation_alone(tmp_path: Path, method: str) -> None:
+    listed = [c.model_copy(update={"validation_only": True}) for c in configs(method)]
+    stored = run(tmp_path, listed)[0]
+    task = tasks.load("digits", SMALL)
+    own = start(
+        task, method, lr=1.0, batch_size=16, seed=3, hyperparameters=listed[0].hyperparameters
+    )
+    validation = task.data().validation
+    assert validation is not None
+    train(own, 12)
+    accuracy = float(task.metrics(own.model, validation)["accuracy"])
+    assert stored.record["validation/accuracy"] == pytest.approx(accuracy)
+    losses = task.losses(own.model, validation).tolist()
+    found = [stored.record[f"validation_loss/{name}"] for name in task.objectives]
+    assert found == pytest.approx(losses, rel=1e-4)
+    assert not any(name.startswith(("R_", "test_loss")) for name in stored.record)
+    assert not (stored.path / "model.pt").exists()
+
+
+def test_validation_needs_such_data(tmp_path: Path) -> None:
+    config = configure("digits", "static", steps=1, validation_only=True)
+    with pytest.raises(ValueError, match="needs a task with validation data, found digits"):
+        execute(config, tmp_path)
+
+
+@pytest.mark.slow
+def test_processes_take_groups(whole: list[StoredRun], tmp_path: Path) -> None:
+    others = configs("static", steps=3)
+    told: list[str] = []
+    found = execute_all(
+        [*jobs(tmp_path / "a", configs()), *jobs(tmp_path / "b", others)],
+        jobs=2,
+        watch=lambda config, step, record: told.append(config.method),
+    )
+    for one, other in zip(whole, found, strict=False):
+        assert isinstance(other, StoredRun)
+        same_files(one, other)
+    assert set(told) == {"modo", "static"}
+
+
+DEADLY = """
+import os, multiprocessing
+from trimol.tasks.digits import Digits
+
+class Deadly(Digits):
+    def model(self):
+        if multiprocessing.parent_process() is not None:
+            os._exit(3)
+        return super().model()
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    task = f"{tmp_path}/deadly.py:Deadly"
+    runs = [(configure(task, m, lr=1.0, steps=4), tmp_path / m) for m in ("static", "modo")]
+    with pytest.raises(RunError, match="a process that ran the study died"):
+        execute_all(runs, jobs=2)
