@@ -1,17 +1,5 @@
 """Data: batches dealt out as the k draws of one step, and samplers that draw them."""
 
-from trimol.data._draws import Draws, draws, pairs, sizes, split
-from trimol.data.domains import Domains
-from trimol.data.growing import GrowingBatches
-from trimol.data.sampling import IndependentDraws
+from trimol._lazy import attach
 
-__all__ = [
-    "Domains",
-    "Draws",
-    "GrowingBatches",
-    "IndependentDraws",
-    "draws",
-    "pairs",
-    "sizes",
-    "split",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -11,17 +11,6 @@
 - :mod:`~trimol.errors._inputs`: what is to be measured, checked.
 """
 
-from trimol.errors._bracket import Bracket
-from trimol.errors._conflict import ConflictOverRuns, conflict_over_runs
-from trimol.errors._estimate import Estimate, estimate
-from trimol.errors._measure import Errors, measure
+from trimol._lazy import attach
 
-__all__ = [
-    "Bracket",
-    "ConflictOverRuns",
-    "Errors",
-    "Estimate",
-    "conflict_over_runs",
-    "estimate",
-    "measure",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

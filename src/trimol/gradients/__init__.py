@@ -6,9 +6,6 @@
 - :func:`observed`: the values of losses without a graph.
 """
 
-from trimol.gradients._product import product
-from trimol.gradients._rows import gramian, jacobian
-from trimol.gradients.evidence import Evidence, NonFinite, observed
-from trimol.gradients.losses import Losses
+from trimol._lazy import attach
 
-__all__ = ["Evidence", "Losses", "NonFinite", "gramian", "jacobian", "observed", "product"]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -18,10 +18,12 @@ No clock is in it: the records of a resumed run are those of an unbroken one, by
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from trimol.errors import Errors
+if TYPE_CHECKING:
+    from trimol.errors import Errors
 
 Record = dict[str, float | int]
 Sink = Callable[[Record], None]
@@ -36,7 +38,7 @@ ERRORS = {
 
 
 def from_errors(
-    errors: Errors,
+    errors: "Errors",
     objectives: Sequence[str],
     *,
     step: int,
