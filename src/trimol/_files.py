@@ -38,7 +38,9 @@ def replace(path: Path, content: bytes) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    """A rename is on disk when its folder is."""
+    """A rename is on disk when its folder is. Windows opens no folders: there, it is its own."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

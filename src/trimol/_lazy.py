@@ -29,7 +29,10 @@ def attach(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[], l
     def load(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        value = resolve(places[name])
+        try:
+            value = resolve(places[name])
+        except AttributeError as error:  # which Python would take for "no such name"
+            raise ImportError(f"{places[name]} cannot be imported: {error}") from error
         setattr(import_module(module), name, value)
         return value
 

@@ -12,7 +12,6 @@ from trimol.cli import _hyperparameters as hyperparameters
 from trimol.cli import _setup as setup
 from trimol.cli._live import shown
 from trimol.cli._parse import parse, split_flags
-from trimol.cli._progress import Progress
 from trimol.cli._reporting import print_json, usage
 from trimol.cli._values import Maybe, Texts, count, nonnegative, positive, typed, whole
 
@@ -126,6 +125,7 @@ def _folder_name(config: "RunConfig") -> str:
 def _executed(config: "RunConfig", folder: Path, options: Options) -> "StoredRun":
     """Run it, with its progress shown."""
     from trimol.cli._outcome import setting
+    from trimol.cli._progress import Progress
     from trimol.cli._run_view import RunView
     from trimol.runs import Interrupted, execute
     from trimol.tasks import load

@@ -11,7 +11,6 @@ from tyro.conf import Positional, arg
 
 from trimol.cli._live import shown
 from trimol.cli._parse import parse
-from trimol.cli._progress import Progress
 from trimol.cli._reporting import UsageError, print_json, usage
 from trimol.cli._values import Maybe, Texts, count, typed
 from trimol.paper import _studies as studies
@@ -99,6 +98,7 @@ def _list(options: Options) -> int:
 
 
 def _run(name: str, options: Options) -> "Study":
+    from trimol.cli._progress import Progress
     from trimol.cli._run_view import RunView
 
     progress = Progress(name, total=0)
