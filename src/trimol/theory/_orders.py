@@ -13,7 +13,7 @@ from fractions import Fraction
 from trimol._failures import BadValue
 
 Exponent = Fraction | float  # a fraction, or ±∞
-VARIABLES = ("alpha", "gamma", "rho", "beta", "T", "n", "M")
+# The variables in the order in which a product shows them, and their symbols.
 _SYMBOLS = {"alpha": "α", "gamma": "γ", "rho": "ρ", "beta": "β", "T": "T", "n": "n", "M": "M"}
 
 
@@ -79,8 +79,8 @@ class Power:
     @classmethod
     def of(cls, **powers: str | int) -> "Power":
         """From powers by variable, such as ``alpha="-1/2"``."""
-        found = {name: Fraction(power) for name, power in powers.items()}
-        return cls(tuple((name, found[name]) for name in VARIABLES if found.get(name)))
+        exact = {name: Fraction(power) for name, power in powers.items()}
+        return cls(tuple((name, exact[name]) for name in _SYMBOLS if exact.get(name)))
 
     def __getitem__(self, variable: str) -> Fraction:
         return dict(self.powers).get(variable, Fraction(0))

@@ -79,16 +79,10 @@ class Plan:
             f"{self.objective}: {_GOALS[self.objective]} (MoDo, {case}, n = {self.n})",
             f"  T = {self.T}, α = {self.alpha:.3g}, γ = {self.gamma:.3g}, ρ = {self.rho:.3g}",
             f"  {self.schedule}; {where}",
-            *(f"  {line}" for line in self._errors()),
+            *(f"  {n:<5} {describe(e)}{self._number(n)}" for n, e in self.exponents.items()),
             *(f"  given up: {line}" for line in self.given_up),
         ]
         return "\n".join(lines)
-
-    def _errors(self) -> list[str]:
-        lines = []
-        for name, exponent in self.exponents.items():
-            lines.append(f"{name:<5} {describe(exponent)}{self._number(name)}")
-        return lines
 
     def _number(self, name: str) -> str:
         if name in self.refused:
@@ -135,7 +129,7 @@ def plan(
         T: How many steps, where that is given.
         strongly_convex: Whether every loss of every sample is; by default whether ``constants`` has
             ``mu``. No neural network is.
-        constants: Those of the problem, such as `estimate_constants` finds.
+        constants: Those of the problem, such as `estimate_constants` gives.
 
     Example:
         >>> print(plan(10_000, "risk"))
@@ -162,7 +156,7 @@ def plan(
     steps = T if T is not None else max(1, round(samples ** float(schedule.t)))
     alpha, gamma, rho = _sizes(schedule, samples, steps, constants)
     exponents = {name: orders[name].exponent(schedule) for name in ERRORS}
-    found, refused = _numbers(constants, alpha, gamma, steps, rho)
+    numbers, refused = _numbers(constants, alpha, gamma, steps, rho)
     return Plan(
         objective=objective,
         n=samples,
@@ -175,7 +169,7 @@ def plan(
         region=region(schedule),
         exponents=exponents,
         given_up=_given_up(objective, exponents, schedule, orders),
-        bounds=found,
+        bounds=numbers,
         refused=refused,
         trivial={} if constants is None else bounds.trivial(constants),
     )
@@ -261,15 +255,15 @@ def _numbers(
         "E_ca": bounds.conflict,
         **({"E_caw": bounds.conflict_weight} if rho else {}),
     }
-    found, refused = {}, {}
+    numbers, refused = {}, {}
     for name, bound in wanted.items():
         try:
-            found[name] = bound(constants, alpha=alpha, gamma=gamma, T=T, rho=rho)
+            numbers[name] = bound(constants, alpha=alpha, gamma=gamma, T=T, rho=rho)
         except ValueError as reason:
             refused[name] = str(reason)
-    if "R_opt" in found and "R_gen" in found:
-        found["R_pop"] = bounds.combined(found["R_opt"], found["R_gen"])
-    return {name: found[name] for name in ERRORS if name in found}, refused
+    if "R_opt" in numbers and "R_gen" in numbers:
+        numbers["R_pop"] = bounds.combined(numbers["R_opt"], numbers["R_gen"])
+    return {name: numbers[name] for name in ERRORS if name in numbers}, refused
 
 
 def _best_generalization(

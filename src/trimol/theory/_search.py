@@ -7,7 +7,6 @@ turn: the fewest steps, then whatever is asked for.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 
@@ -22,7 +21,7 @@ MARGIN = Fraction(1, 4)
 # T is from n^(1/10) to n^2, the most that the paper uses.
 SHORTEST, LONGEST = Fraction(1, 10), Fraction(2)
 
-_NAMES = ("alpha", "gamma", "rho", "beta", "T")
+_NAMES = ("alpha", "gamma", "rho", "beta", "T", "n")
 _TOLERANCE = 1e-9
 
 
@@ -44,7 +43,7 @@ def best(
             what came before.
         bounded: Errors whose bound must not grow.
         static: Whether γ = 0, as it is where no error depends on it.
-        regularized: Whether ρ > 0 is to be found; otherwise ρ = 0.
+        regularized: Whether to choose a ρ > 0; otherwise ρ = 0.
 
     Example:
         >>> opt = Order((Branch((Power.of(alpha="-1/2", T="-1/2"), Power.of(alpha="1/2"))),))
@@ -56,17 +55,15 @@ def best(
     orders = [*goals, *bounded]
     off = {"gamma": static, "rho": not regularized}
     zero = {name for name, is_off in off.items() if is_off or not _mentions(orders, name)}
-    found: list[tuple[tuple[float, ...], Schedule]] = []
+    schedules = []
     for branches in product(*(order.branches for order in orders)):
         program = _Program(zero, t)
-        if not program.demand(branches):
-            continue
-        schedule = program.solve(branches[: len(goals)], branches[len(goals) :], then)
-        if schedule is not None:
-            found.append((_merit(schedule, goals, then), schedule))
-    if not found:
+        if program.demand(branches):
+            schedule = program.solve(branches[: len(goals)], branches[len(goals) :], then)
+            schedules += [] if schedule is None else [schedule]
+    if not schedules:
         raise BadValue("no schedule meets the demands")
-    _, schedule = max(found, key=lambda pair: pair[0])
+    schedule = max(schedules, key=lambda one: _merit(one, goals, then))
     return schedule, tuple(goal.exponent(schedule) for goal in goals)
 
 
@@ -79,40 +76,35 @@ def _mentions(orders: Sequence[Order], variable: str) -> bool:
 def _merit(
     schedule: Schedule, goals: Sequence[Order], then: Sequence[Sequence[Order]]
 ) -> tuple[float, ...]:
+    """The least exponent of the goals, the fewest steps, then the least of each further group."""
     least, *next_ones = (
         float(min(order.exponent(schedule) for order in group)) for group in (goals, *then)
     )
     return (least, -float(schedule.t), *next_ones)
 
 
-@dataclass
-class _Row:
-    """coefficients · (A, C, R, B, t) + constant, an exponent."""
-
-    coefficients: np.ndarray
-    constant: float
-
-
 class _Program:
-    """A linear program over (A, C, R, B, t) with rows that must be at least something."""
+    """A linear program over (A, C, R, B, t).
+
+    A row is an exponent, linear in these: five coefficients and a constant. The demands are rows
+    that must be at least 0.
+    """
 
     def __init__(self, zero: set[str], t: Fraction | None) -> None:
         self.zero, self.t = zero, t
-        self.demands: list[tuple[_Row, float]] = []  # row ≥ level
+        self.demands: list[np.ndarray] = []
 
     def demand(self, branches: Sequence[Branch]) -> bool:
         """Ask for what the branches need; False if they cannot be had."""
         for branch in branches:
             if branch.slow_weights and "gamma" not in self.zero:
-                self.demands.append((self._row(Power.of(gamma=1, T=1)), 0.0))
+                self.demands.append(_row(Power.of(gamma=1, T=1)))  # γT = O(1)
             for term in branch.terms:
                 if isinstance(term, Decay):
                     if self._vanishing(term.rate):
                         return False
                     # rate · T grows: its exponent, as a power of T, is at most −MARGIN.
-                    slack = Power((*term.rate.powers, ("T", 1 - MARGIN)))
-                    row = self._row(slack)
-                    self.demands.append((_Row(-row.coefficients, -row.constant), 0.0))
+                    self.demands.append(-_row(Power((*term.rate.powers, ("T", 1 - MARGIN)))))
                 elif self._infinite(term):
                     return False
         return True
@@ -121,13 +113,10 @@ class _Program:
         self, goals: Sequence[Branch], bounded: Sequence[Branch], then: Sequence[Sequence[Order]]
     ) -> Schedule | None:
         """The schedule, level by level; None if there is none."""
-        for branch in bounded:
-            self.demands += [(row, 0.0) for row in self._rows(branch)]
-        point = self._raise([row for branch in goals for row in self._rows(branch)])
-        if point is None:
+        self.demands += self._rows(bounded)
+        if self._raise(self._rows(goals)) is None:
             return None
-        fewest = _Row(-np.eye(5)[4], 0.0)
-        point = self._raise([fewest])
+        point = self._raise([-np.eye(6)[4]])  # the fewest steps
         for group in then:
             options = [self._try(own) for own in product(*(order.branches for order in group))]
             level, reached, demands = max(options, key=lambda option: option[0])
@@ -135,55 +124,41 @@ class _Program:
                 point, self.demands = reached, demands
         return None if point is None else self._schedule(point)
 
-    def _try(
-        self, branches: Sequence[Branch]
-    ) -> tuple[float, np.ndarray | None, list[tuple[_Row, float]]]:
+    def _try(self, branches: Sequence[Branch]) -> tuple[float, np.ndarray | None, list[np.ndarray]]:
         """How large the least exponent of branches can get, where, and what holds it there."""
         before, point = list(self.demands), None
-        rows = [row for branch in branches for row in self._rows(branch)]
+        rows = self._rows(branches)
         if self.demand(branches) and rows:
             point = self._raise(rows)
         after, self.demands = self.demands, before
         if point is None:
             return -math.inf, None, before
-        return min(float(row.coefficients @ point + row.constant) for row in rows), point, after
+        return min(float(row[:5] @ point + row[5]) for row in rows), point, after
 
-    def _raise(self, rows: Sequence[_Row]) -> np.ndarray | None:
+    def _raise(self, rows: Sequence[np.ndarray]) -> np.ndarray | None:
         """The point with the largest least row, which is then held; None if there is none."""
         from scipy.optimize import linprog
 
-        # Variables (A, C, R, B, t, e): maximize e with row − e ≥ 0 and the demands.
-        upper, right = [], []
-        for row in rows:
-            upper.append(np.append(-row.coefficients, 1.0))
-            right.append(row.constant)
-        for row, level in self.demands:
-            upper.append(np.append(-row.coefficients, 0.0))
-            right.append(row.constant - level)
+        # Variables (A, C, R, B, t, e): maximize e with row − e ≥ 0 and the demands ≥ 0.
+        upper = [np.append(-row[:5], 1.0) for row in rows]
+        upper += [np.append(-row[:5], 0.0) for row in self.demands]
+        steps = (SHORTEST, LONGEST) if self.t is None else (self.t, self.t)
         result = linprog(
             np.append(np.zeros(5), -1.0),
             A_ub=np.array(upper),
-            b_ub=np.array(right),
-            bounds=[*[(0, None)] * 4, self._steps(), (None, 10.0)],
+            b_ub=np.array([row[5] for row in [*rows, *self.demands]]),
+            bounds=[*[(0, None)] * 4, tuple(map(float, steps)), (None, 10.0)],
         )
         if result.status != 0 or result.x is None:
             return None
-        point, level = result.x[:5], result.x[5]
-        self.demands += [(row, level - _TOLERANCE) for row in rows]
-        return np.asarray(point)
+        level = result.x[5] - _TOLERANCE
+        self.demands += [np.append(row[:5], row[5] - level) for row in rows]
+        return np.asarray(result.x[:5])
 
-    def _steps(self) -> tuple[float, float]:
-        low, high = (SHORTEST, LONGEST) if self.t is None else (self.t, self.t)
-        return float(low), float(high)
-
-    def _rows(self, branch: Branch) -> list[_Row]:
-        powers = [t for t in branch.terms if isinstance(t, Power) and not self._vanishing(t)]
-        return [self._row(power) for power in powers]
-
-    def _row(self, power: Power) -> _Row:
-        coefficients = np.array([float(power[name]) for name in _NAMES])
-        coefficients[4] *= -1
-        return _Row(coefficients, -float(power["n"]))
+    def _rows(self, branches: Sequence[Branch]) -> list[np.ndarray]:
+        """The exponents of all terms but those that vanish anyway."""
+        terms = [term for branch in branches for term in branch.terms]
+        return [_row(t) for t in terms if isinstance(t, Power) and not self._vanishing(t)]
 
     def _vanishing(self, power: Power) -> bool:
         return any(power[name] > 0 for name in self.zero)
@@ -197,6 +172,12 @@ class _Program:
         gamma = math.inf if "gamma" in self.zero else own[1]
         rho = math.inf if "rho" in self.zero else own[2]
         return Schedule(a=own[0], c=gamma, t=steps, r=rho, b=own[3])
+
+
+def _row(power: Power) -> np.ndarray:
+    """e of Θ(n^-e): the powers of the step sizes, minus those of T and n."""
+    a, c, r, b, steps, samples = (float(power[name]) for name in _NAMES)
+    return np.array([a, c, r, b, -steps, -samples])
 
 
 def _fraction(value: float | Fraction) -> Fraction:

@@ -43,14 +43,12 @@ def orders(method: str, case: Case = "NC", *, reading: Reading = "derived") -> d
         >>> print(orders("modo")["R_gen"])
         T^1/2 n^-1/2
     """
-    printed = is_printed(reading)
-    known = _orders(printed)
+    known = _orders(is_printed(reading))
     if (method, case) not in known:
         pairs = ", ".join(f"{name} {its}" for name, its in known)
         raise BadValue(f"method and case must be one of {pairs}; found {method} {case}")
-    found = dict(known[method, case])
-    found["R_pop"] = found["R_opt"] + found["R_gen"]
-    return found
+    errors = known[method, case]
+    return {**errors, "R_pop": errors["R_opt"] + errors["R_gen"]}
 
 
 def methods() -> tuple[str, ...]:
