@@ -1,5 +1,6 @@
 """The theorems as functions: against the printed formulas, by units, and at their limits."""
 
+import inspect
 import math
 from dataclasses import replace
 
@@ -292,3 +293,11 @@ def test_a_bound_says_what_it_is():
     assert "≤" in str(bound)
     assert all("paper" in line for line in bound.corrections)
     assert "≥" in str(bounds.stability_lower(T=5, n=20))
+
+
+def test_help_shows_every_argument():
+    theorems = [f for name in bounds.__all__ if "\nArgs:" in (f := getattr(bounds, name)).__doc__]
+    assert len(theorems) >= 15
+    for function in theorems:
+        for name in inspect.signature(function).parameters:
+            assert f"\n    {name}: " in function.__doc__, (function, name)

@@ -1,8 +1,11 @@
 """`Bound`: a number together with the theorem that it comes from."""
 
+import inspect
 import math
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from trimol import _checks as checks
 from trimol._failures import BadValue
@@ -14,6 +17,20 @@ SMOOTH = "every ∇f_{z,m} is ℓ_{f,1}-Lipschitz (Assumption 1)"
 CONVEX = "every f_{z,m} is μ-strongly convex (Assumption 2)"
 LIPSCHITZ = "every f_{z,m} is ℓ_f-Lipschitz (Assumption 3), or so along the iterates"
 THREE_SAMPLES = "x moves along a sample that is independent of those that move λ (three draws)"
+
+# What the theorems' arguments are, where a function's own docstring does not say more.
+_ARGUMENTS = {
+    "constants": "Those of the problem.",
+    "alpha": "Step size of x.",
+    "gamma": "Step size of λ.",
+    "T": "Steps.",
+    "rho": "Regularization of λ.",
+    "samples": "How many samples a step looks at, all draws together: 3 in the paper's proofs.",
+    "tracking": "τ, the mean squared error of the estimates.",
+    "growth": "By how many samples the batch grows with every step.",
+    "reading": '``"derived"`` for what the proof gives, ``"printed"`` for what the paper prints.',
+}
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -92,6 +109,17 @@ class Bound:
         parts = " + ".join(f"{name} {value:.3g}" for name, value in self.terms.items())
         root = " (its square: " if self.power == 0.5 else " ("
         return f"{self.of} {sign} {self.value:.3g}{root}{parts}) by {self.theorem}"
+
+
+def documented(function: _Function) -> _Function:
+    """Complete the Args of a docstring, in the signature's order, by `_ARGUMENTS`."""
+    head, example, rest = inspect.cleandoc(function.__doc__ or "").partition("\nExample:")
+    text, _, own = head.partition("\nArgs:\n")
+    said = dict(re.findall(r"^    (\w+): (.+(?:\n     .+)*)", own, re.MULTILINE))
+    names = inspect.signature(function).parameters
+    args = "\n".join(f"    {name}: {said.get(name) or _ARGUMENTS[name]}" for name in names)
+    function.__doc__ = f"{text.rstrip()}\n\nArgs:\n{args}\n{example}{rest}"
+    return function
 
 
 def check_steps(alpha: float, gamma: float, T: int, rho: float = 0.0) -> None:

@@ -12,6 +12,7 @@ from trimol.theory.bounds._bound import (
     Limit,
     Reading,
     check_steps,
+    documented,
     is_printed,
 )
 from trimol.theory.bounds._limits import half_smooth
@@ -20,6 +21,7 @@ _OF = "mean_t E_ca(x_t, λ_{t+1})"
 _TRACKED = "Theorem CA direction distances of SMG and MoCo [crlr:bias_CA_mitigate]"
 
 
+@documented
 def conflict(
     constants: Constants,
     *,
@@ -37,11 +39,7 @@ def conflict(
         + 2\gamma(1 + M\ell_f^2\gamma)(\sqrt M\ell_f^2 + \rho)^2
 
     Args:
-        constants: Those of the problem.
-        alpha: Step size of x.
         gamma: Step size of λ, above 0: weights that do not move have no such bound.
-        T: Steps.
-        rho: Regularization of λ.
         reading: The paper prints 2ρ/γ + 4ρ for 6ρ, and (1 + Mγ) for (1 + Mℓ_f²γ).
 
     Example:
@@ -76,6 +74,7 @@ def conflict(
     )
 
 
+@documented
 def conflict_weight(
     constants: Constants, *, alpha: float, gamma: float, T: int, rho: float
 ) -> Bound:
@@ -86,10 +85,7 @@ def conflict_weight(
         + \frac{8 \alpha M \ell_{f,1}\ell_f^2}{\rho^2\gamma}
 
     Args:
-        constants: Those of the problem.
-        alpha: Step size of x.
         gamma: Step size of λ, above 0.
-        T: Steps.
         rho: Regularization of λ, above 0, with ργ ≤ 1 (which the theorem does not state but uses).
 
     Example:
@@ -131,6 +127,7 @@ def conflict_weight_static(M: int) -> tuple[Bound, Bound]:
     return below, Bound(of, {"diameter": 2.0 if M > 1 else 0.0}, theorem)
 
 
+@documented
 def conflict_tracked(constants: Constants, *, alpha: float, tracking: float) -> Bound:
     r"""E_ca of a method that moves along the min-norm direction of an estimate of ∇F_S (MoCo).
 
@@ -139,9 +136,7 @@ def conflict_tracked(constants: Constants, *, alpha: float, tracking: float) -> 
         \qquad \tau = \frac1T \sum_{t=1}^T E\|Q_t - \nabla F_S(x_t)\|^2
 
     Args:
-        constants: Those of the problem.
         alpha: Step size of x, which the theorem limits.
-        tracking: τ, the mean squared error of the estimates.
 
     Example:
         >>> c = Constants(ell_f=1.0, ell_f1=1.0, M=2, n=100)
@@ -159,6 +154,7 @@ def conflict_tracked(constants: Constants, *, alpha: float, tracking: float) -> 
     )
 
 
+@documented
 def conflict_smg(constants: Constants, *, alpha: float, T: int, growth: float = 1.0) -> Bound:
     r"""E_ca of SMG, whose batch at step t holds at least ``growth`` · t samples.
 

@@ -3,27 +3,23 @@
 import math
 
 from trimol.theory._constants import Constants
-from trimol.theory.bounds._bound import Bound, Reading
+from trimol.theory.bounds._bound import Bound, Reading, documented
 from trimol.theory.bounds._optimization_error import optimization, optimization_sc
 from trimol.theory.bounds._stability_upper import ANALYSED_SAMPLES, stability, stability_sc
 
 _GEN, _POP = "E[R_gen]", "E[R_pop]"
 
 
+@documented
 def generalization(
-    constants: Constants,
-    *,
-    T: int,
-    samples: int = ANALYSED_SAMPLES,
-    reading: Reading = "derived",
+    constants: Constants, *, T: int, samples: int = ANALYSED_SAMPLES, reading: Reading = "derived"
 ) -> Bound:
     r"""R_gen without convexity: Theorem "PS generalization error of MoDo in the NC case".
 
     .. math:: E[R_{gen}] \le E\|\nabla F(A(S)) - \nabla F_S(A(S))\|_F
         \le 4\epsilon_F + \sqrt{\mathrm{variance}/n}
 
-    (Propositions "gen_err_minnorm_bound_grad" and "stability_gen_grad_F") with ε_F of `stability`,
-    whose arguments these are.
+    (Propositions "gen_err_minnorm_bound_grad" and "stability_gen_grad_F") with ε_F of `stability`.
 
     Example:
         >>> c = Constants(ell_f=1.0, ell_f1=1.0, M=1, n=10_000)
@@ -33,6 +29,7 @@ def generalization(
     return _generalization(constants, stability(constants, T=T, samples=samples, reading=reading))
 
 
+@documented
 def generalization_sc(
     constants: Constants,
     *,
@@ -44,7 +41,7 @@ def generalization_sc(
 ) -> Bound:
     """R_gen with strong convexity: Theorem "PS generalization error of MoDo in SC case".
 
-    As `generalization`, with ε_F of `stability_sc`, whose arguments and limits these are.
+    As `generalization`, with ε_F of `stability_sc`, whose limits these are.
 
     Example:
         >>> c = Constants(ell_f=1.0, ell_f1=1.0, M=2, n=1000, mu=1.0)
@@ -57,6 +54,7 @@ def generalization_sc(
     return _generalization(constants, stable)
 
 
+@documented
 def population(
     constants: Constants,
     *,
@@ -82,6 +80,7 @@ def population(
     )
 
 
+@documented
 def population_sc(
     constants: Constants,
     *,

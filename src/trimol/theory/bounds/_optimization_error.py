@@ -12,6 +12,7 @@ from trimol.theory.bounds._bound import (
     Bound,
     Reading,
     check_steps,
+    documented,
     is_printed,
 )
 from trimol.theory.bounds._limits import half_smooth
@@ -19,6 +20,7 @@ from trimol.theory.bounds._limits import half_smooth
 _OF = "E[min_t R_opt(x_t)]"
 
 
+@documented
 def optimization(
     constants: Constants, *, alpha: float, gamma: float, T: int, rho: float = 0.0
 ) -> Bound:
@@ -34,10 +36,6 @@ def optimization(
 
     Args:
         constants: Those of the problem, with ``c_F``.
-        alpha: Step size of x.
-        gamma: Step size of λ.
-        T: Steps.
-        rho: Regularization of λ.
 
     Example:
         >>> c = Constants(ell_f=1.0, ell_f1=1.0, M=4, n=100, c_F=1.0)
@@ -63,6 +61,7 @@ def optimization(
     )
 
 
+@documented
 def optimization_last(
     constants: Constants,
     *,
@@ -80,10 +79,6 @@ def optimization_last(
 
     Args:
         constants: Those of the problem, with ``c_F`` and ``mu``.
-        alpha: Step size of x.
-        gamma: Step size of λ.
-        T: Steps.
-        rho: Regularization of λ.
         reading: The paper prints the last term without :math:`(\sqrt M\ell_f^2+\rho)^2`.
 
     Example:
@@ -113,6 +108,7 @@ def optimization_last(
     )
 
 
+@documented
 def optimization_sc(
     constants: Constants,
     *,
@@ -124,7 +120,7 @@ def optimization_sc(
 ) -> Bound:
     """R_opt of MoDo: Theorem "PS optimization error of MoDo" (2), the strongly convex case.
 
-    The smaller of `optimization` and `optimization_last`, with their arguments.
+    The smaller of `optimization` and `optimization_last`.
 
     Example:
         >>> c = Constants(ell_f=1.0, ell_f1=1.0, M=2, n=100, c_F=1.0, mu=1.0)
@@ -136,6 +132,7 @@ def optimization_sc(
     return min(mean, last, key=float)
 
 
+@documented
 def optimization_tracked(constants: Constants, *, alpha: float, T: int, tracking: float) -> Bound:
     r"""R_opt of a method that moves along the min-norm direction of an *estimate* Q_t of ∇F_S(x_t).
 
@@ -150,9 +147,6 @@ def optimization_tracked(constants: Constants, *, alpha: float, T: int, tracking
 
     Args:
         constants: Those of the problem, with ``c_F``.
-        alpha: Step size of x.
-        T: Steps.
-        tracking: τ, the mean squared error of the estimates.
 
     Example:
         >>> c = Constants(ell_f=1.0, ell_f1=1.0, M=2, n=100, c_F=1.0)
@@ -175,6 +169,7 @@ def optimization_tracked(constants: Constants, *, alpha: float, T: int, tracking
     )
 
 
+@documented
 def optimization_smg(constants: Constants, *, alpha: float, T: int, growth: float = 1.0) -> Bound:
     r"""R_opt of SMG, whose batch at step t holds at least ``growth`` · t samples.
 

@@ -11,6 +11,7 @@ from trimol.theory.bounds._bound import (
     Limit,
     Reading,
     check_steps,
+    documented,
     is_printed,
 )
 from trimol.theory.bounds._limits import contracting, half_smooth, slow_weights
@@ -20,12 +21,9 @@ _OF = "ε_F²"
 _ARGUMENT = "Theorem Argument stability of MoDo in the SC case [thm:bound_E_diff_x_lam_warm_modo]"
 
 
+@documented
 def stability(
-    constants: Constants,
-    *,
-    T: int,
-    samples: int = ANALYSED_SAMPLES,
-    reading: Reading = "derived",
+    constants: Constants, *, T: int, samples: int = ANALYSED_SAMPLES, reading: Reading = "derived"
 ) -> Bound:
     r"""ε_F² without convexity: Theorem "PS generalization error of MoDo in the NC case" (a).
 
@@ -36,8 +34,6 @@ def stability(
     (MoDo, MoCo, static weighting, SMG with the mean of its batch sizes as k).
 
     Args:
-        constants: Those of the problem.
-        T: Steps.
         samples: How many samples a step looks at, all draws together: 3 in the paper's proofs, the
             batch size in practice. At one epoch, kT = n, the bound is trivial.
         reading: The paper prints 4G²T/n: one sample a step, where its algorithm draws two and its
@@ -66,6 +62,7 @@ def stability(
     )
 
 
+@documented
 def argument_stability(
     constants: Constants,
     *,
@@ -86,10 +83,6 @@ def argument_stability(
 
     Args:
         constants: Those of the problem, with ``mu``.
-        alpha: Step size of x.
-        gamma: Step size of λ.
-        T: Steps.
-        samples: How many samples a step looks at, all draws together: the paper's proof has 3.
         reading: The paper prints, for k = 3, :math:`\frac{48\ell_f^2}{\mu n}(\alpha + \frac{12 +
             4M\ell_f^2}{\mu n} + \frac{10M\ell_f^4\gamma}{\mu})`, whose terms do not scale alike
             when the losses are multiplied by a number.
@@ -152,6 +145,7 @@ def _printed_terms(constants: Constants, alpha: float, gamma: float) -> dict[str
     }
 
 
+@documented
 def stability_sc(
     constants: Constants,
     *,
@@ -163,7 +157,7 @@ def stability_sc(
 ) -> Bound:
     r"""ε_F² with strong convexity: Theorem "PS generalization error of MoDo in SC case" (a).
 
-    :math:`\ell_{F,1}^2 = M\ell_{f,1}^2` times `argument_stability`, with its arguments and limits.
+    :math:`\ell_{F,1}^2 = M\ell_{f,1}^2` times `argument_stability`, with its limits.
 
     Example:
         >>> c = Constants(ell_f=1.0, ell_f1=1.0, M=2, n=1000, mu=1.0)
