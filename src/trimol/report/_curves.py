@@ -50,6 +50,14 @@ class Panel:
         return bool(finite) and min(finite) >= 0 and max(finite) > 0
 
     @property
+    def limits(self) -> tuple[float, float] | None:
+        """The y axis' natural ends, with a little room."""
+        if self.fixed is None:
+            return None
+        low, high = self.fixed
+        return low - 0.03 * (high - low), high + 0.03 * (high - low)
+
+    @property
     def floor(self) -> float:
         """Where a logarithmic axis cuts a band that reaches to zero: a third below the means."""
         return min(self.positive, default=1.0) / 3

@@ -13,7 +13,7 @@ from typing import Any
 from trimol.report._curves import Cosines, Curves, Line, Matrices, Panel, Progress, Scale
 from trimol.report._numbers import number, shortened
 from trimol.report._style import DIVERGING, GRID, Look, needed
-from trimol.report._triangle import AXES, Triangle, closed
+from trimol.report._triangle import AXES, Triangle
 
 _LAYOUT = {
     "autosize": True,
@@ -93,10 +93,12 @@ def _panel(panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> Any:
     y = _AXIS | {
         "title": {"text": plain(panel.y), "standoff": 4},
         "type": scales[0],
-        **_ends(panel),
+        "exponentformat": "power",
+        "automargin": True,
+        "dtick": ticks if scales[0] == "log" else None,
     }
-    y |= {"exponentformat": "power", "automargin": True}
-    y |= {"dtick": ticks if scales[0] == "log" else None}
+    if panel.limits is not None:
+        y["range"] = panel.limits
     told = {"logarithmic": panel.logarithmic, "dtick": ticks}
     return _plot(traces, {"xaxis": x, "yaxis": y, "meta": told})
 
@@ -160,14 +162,6 @@ def _drawn(values: Iterable[float]) -> list[float | None]:
     return [float(f"{value:.7g}") if math.isfinite(value) else None for value in values]
 
 
-def _ends(panel: Panel) -> dict[str, Any]:
-    if panel.fixed is None:
-        return {}
-    low, high = panel.fixed
-    margin = 0.03 * (high - low)
-    return {"range": [low - margin, high + margin]}
-
-
 def _matrix(setting: Matrices, figure: Cosines) -> Any:
     names = [plain(shortened(name)) for name in figure.objectives]
     trace = {
@@ -199,18 +193,8 @@ def rounded(matrix: Iterable[Iterable[float]]) -> list[list[float | None]]:
 
 def _grid(figure: Triangle) -> Iterable[dict[str, Any]]:
     quiet = {"hoverinfo": "skip", "meta": {"label": "", "kind": ""}}
-    for power in range(figure.decades):
-        x, y = closed([figure.point(axis, 10.0**-power) for axis in range(len(AXES))])
-        shade = "#999" if power == 0 else GRID
+    for x, y, shade in figure.grid():
         yield quiet | {"x": x, "y": y, "mode": "lines", "line": {"color": shade, "width": 1}}
-    for axis in range(len(AXES)):
-        end = figure.point(axis, 1.0)
-        yield quiet | {
-            "x": [0, end[0]],
-            "y": [0, end[1]],
-            "mode": "lines",
-            "line": {"color": "#bbb", "width": 1},
-        }
     marks = figure.marks()
     yield quiet | {
         "x": [x for x, _, _ in marks],
@@ -223,9 +207,8 @@ def _grid(figure: Triangle) -> Iterable[dict[str, Any]]:
 
 
 def _shape(figure: Triangle, i: int, look: Look) -> list[dict[str, Any]]:
-    shape, shift = figure.shapes[i], figure.shift(i)
+    shape, (x, y) = figure.shapes[i], figure.outline(i)
     meta = {"label": shape.label, "kind": ""}
-    x, y = closed([figure.point(a, c.ratio, shift) for a, c in enumerate(shape.corners)])
     texts = [
         f"{symbol} {number(c.value.estimate)}<br>{number(c.ratio, 2)} of the worst"
         for (_, symbol), c in zip(AXES, shape.corners, strict=True)
@@ -243,16 +226,14 @@ def _shape(figure: Triangle, i: int, look: Look) -> list[dict[str, Any]]:
     }
     whiskers = [
         {
-            "x": [start[0], end[0]],
-            "y": [start[1], end[1]],
+            "x": x,
+            "y": y,
             "mode": "lines",
             "hoverinfo": "skip",
             "line": {"color": look.faint(0.45), "width": 4},
             "meta": meta,
         }
-        for a, c in enumerate(shape.corners)
-        if figure.whiskers and c.value.half is not None
-        for start, end in [(figure.point(a, c.low, shift), figure.point(a, c.high, shift))]
+        for x, y in figure.bars(i)
     ]
     return [*whiskers, outline]
 

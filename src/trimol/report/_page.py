@@ -5,12 +5,11 @@ import gzip
 import hashlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from trimol._failures import BadValue
@@ -23,7 +22,6 @@ from trimol.report._curves import Cosines, Curves
 from trimol.report._numbers import count, number
 from trimol.report._runs import Comparison, Setting, command, comparisons
 from trimol.report._style import Look, looks, needed
-from trimol.report._summary import Table
 from trimol.report._triangle import Triangle, triangle
 from trimol.runs import _storage as files
 from trimol.runs import store
@@ -39,88 +37,25 @@ KINDS = {".svg": "image/svg+xml", ".png": "image/png"}
 # A study with more rows than this hides them behind a click.
 LONG_TABLE = 40
 Info = Curves | Cosines | Triangle
+View = dict[str, Any]  # what the template shows of something, by the names it uses
 
 
 class ReportError(BadValue):
     """There is nothing to report on; the message is one line."""
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(NamedTuple):
     """A file, by its address relative to the page."""
 
     text: str
     address: str
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(NamedTuple):
     """A figure inside the page: its file's name, and the file itself as a ``data:`` URI."""
 
     name: str
     uri: str
-
-
-@dataclass(frozen=True)
-class PanelView:
-    """One plot."""
-
-    title: str
-    label: str  # the setting that all of it belongs to; empty for a plot of several
-    plot: str  # as JSON, ready for a ``<script>`` element
-
-
-@dataclass(frozen=True)
-class FigureView:
-    """A figure of a comparison: panels, what can be chosen, the files, a table beside it."""
-
-    info: Info
-    panels: tuple[PanelView, ...]
-    links: tuple[Link, ...]
-    kinds: tuple[str, ...] = ()
-    scales: tuple[str, ...] = ()
-    progress: tuple[str, ...] = ()
-    steps: tuple[int, ...] = ()
-    table: Table | None = None
-
-
-@dataclass(frozen=True)
-class RunView:
-    """A run's line in the list of runs."""
-
-    label: str
-    seed: int
-    state: str
-    command: str
-    links: tuple[Link, ...]
-
-
-@dataclass(frozen=True)
-class ComparisonView:
-    """A comparison's section of the page."""
-
-    comparison: Comparison
-    headline: tuple[str, ...]
-    warnings: tuple[str, ...]
-    final: Table
-    legend: tuple[tuple[str, Look, str], ...]
-    figures: tuple[FigureView, ...]
-    absent: tuple[str, ...]
-    settings: Table
-    environments: tuple[tuple[str, str], ...]
-    runs: tuple[RunView, ...]
-
-
-@dataclass(frozen=True)
-class StudyView:
-    """A study's section of the page."""
-
-    study: Study
-    pictures: tuple[Picture, ...]
-    rows: Table
-    long: bool
-    environment: tuple[tuple[str, str], ...]
-    links: tuple[Link, ...]
 
 
 def write(folder: Path | str) -> Path:
@@ -166,13 +101,10 @@ def pictures(study: Study) -> list[Picture]:
     """The study's figures: of one drawn in several formats the vector graphic, once."""
     if study.folder is None:
         return []
-    chosen: dict[str, Path] = {}
-    for ending in KINDS:
-        for name in study.figures:
-            path = study.folder / name
-            if path.suffix == ending:
-                chosen.setdefault(path.stem, path)
-    order = list(dict.fromkeys(Path(name).stem for name in study.figures))
+    paths = [study.folder / name for name in study.figures]
+    # The last of a name stays: a vector graphic, where there is one.
+    chosen = {path.stem: path for kind in reversed(KINDS) for path in paths if path.suffix == kind}
+    order = dict.fromkeys(path.stem for path in paths)
     return [_picture(chosen[stem]) for stem in order if stem in chosen]
 
 
@@ -181,7 +113,7 @@ def _of_a_study(run: StoredRun, studies: Iterable[Study]) -> bool:
     return any(study.folder in run.path.parents for study in studies)
 
 
-def _comparison(comparison: Comparison, style: Mapping[str, Look], folder: Path) -> ComparisonView:
+def _comparison(comparison: Comparison, style: Mapping[str, Look], folder: Path) -> View:
     infos = [
         triangle(comparison),
         curves.errors(comparison),
@@ -191,64 +123,59 @@ def _comparison(comparison: Comparison, style: Mapping[str, Look], folder: Path)
         curves.conflicts(comparison),
         curves.cosines(comparison),
     ]
-    return ComparisonView(
-        comparison=comparison,
-        headline=summary.headline(comparison),
-        warnings=tuple(summary.warnings(comparison)),
-        final=summary.final(comparison),
-        legend=tuple(
-            (label, style[label], GLYPHS[style[label].symbol]) for label in comparison.labels
-        ),
-        figures=tuple(_figure(info, comparison, style, folder) for info in infos if info),
-        absent=tuple(summary.absent(comparison)),
-        settings=summary.settings(comparison),
-        environments=_environments(comparison),
-        runs=tuple(
+    chosen = [(label, style[label]) for label in comparison.labels]
+    return {
+        "comparison": comparison,
+        "headline": summary.headline(comparison),
+        "warnings": summary.warnings(comparison),
+        "final": summary.final(comparison),
+        "legend": [(label, look, GLYPHS[look.symbol]) for label, look in chosen],
+        "figures": [_figure(info, comparison, style, folder) for info in infos if info],
+        "absent": summary.absent(comparison),
+        "settings": summary.settings(comparison),
+        "environments": _environments(comparison),
+        "runs": [
             _run(setting, run, folder)
             for setting in comparison.settings
             for run in (*setting.runs, *setting.left_out)
-        ),
-    )
+        ],
+    }
 
 
-def _figure(
-    info: Info, comparison: Comparison, style: Mapping[str, Look], folder: Path
-) -> FigureView:
+def _figure(info: Info, comparison: Comparison, style: Mapping[str, Look], folder: Path) -> View:
+    """A figure: panels, what can be chosen, the files, and a table beside it."""
+    # Beside its title, a panel has the setting that all of it belongs to, if there is one.
     if isinstance(info, Curves):
-        links = _save(printed.curves(info, style), info, comparison, folder)
-        plots = interactive.curves(info, style)
-        panels = _panels([(panel.title, "") for panel in info.panels], plots)
-        return FigureView(info, panels, links, info.kinds, info.scales, info.progress)
-    if isinstance(info, Cosines):
-        links = _save(printed.cosines(info), info, comparison, folder)
-        panels = _panels([(s.label, s.label) for s in info.settings], interactive.cosines(info))
-        return FigureView(info, panels, links, steps=info.steps)
-    links = _save(printed.triangle(info, style), info, comparison, folder)
-    panels = _panels([("", "")], interactive.triangle(info, style))
-    return FigureView(info, panels, links, table=summary.relative(info))
+        drawn, plots = printed.curves(info, style), interactive.curves(info, style)
+        titles = [(panel.title, "") for panel in info.panels]
+    elif isinstance(info, Cosines):
+        drawn, plots = printed.cosines(info), interactive.cosines(info)
+        titles = [(setting.label, setting.label) for setting in info.settings]
+    else:
+        drawn, plots = printed.triangle(info, style), interactive.triangle(info, style)
+        titles = [("", "")]
+    return {
+        "info": info,
+        "panels": [
+            {"title": title, "label": label, "plot": interactive.embedded(plot)}
+            for (title, label), plot in zip(titles, plots, strict=True)
+        ],
+        "links": _save(drawn, f"{comparison.slug}-{info.name}", folder),
+        **{name: getattr(info, name, ()) for name in ("kinds", "scales", "progress", "steps")},
+        "table": summary.relative(info) if isinstance(info, Triangle) else None,
+    }
 
 
-def _panels(titles: Iterable[tuple[str, str]], plots: Iterable[Any]) -> tuple[PanelView, ...]:
-    return tuple(
-        PanelView(title, label, interactive.embedded(plot))
-        for (title, label), plot in zip(titles, plots, strict=True)
-    )
-
-
-def _save(
-    content: Mapping[str, bytes], info: Info, comparison: Comparison, folder: Path
-) -> tuple[Link, ...]:
+def _save(drawn: Mapping[str, bytes], name: str, folder: Path) -> list[Link]:
     """Write a figure's files, and link to them."""
     files.make_folder(folder / FIGURES)
-    links = []
-    for form, drawn in content.items():
-        path = folder / FIGURES / f"{comparison.slug}-{info.name}.{form}"
-        files.write(path, drawn)
-        links.append(_link(path, folder, text=form.upper()))
-    return tuple(links)
+    paths = {form: folder / FIGURES / f"{name}.{form}" for form in drawn}
+    for form, path in paths.items():
+        files.write(path, drawn[form])
+    return [_link(path, folder, text=form.upper()) for form, path in paths.items()]
 
 
-def _environments(comparison: Comparison) -> tuple[tuple[str, str], ...]:
+def _environments(comparison: Comparison) -> list[tuple[str, str]]:
     """The task's options, then every value that the runs' environments have, but their times."""
     runs = [run for s in comparison.settings for run in (*s.runs, *s.left_out)]
     values: dict[str, dict[str, None]] = {"task": {runs[0].config.task: None}}
@@ -259,7 +186,7 @@ def _environments(comparison: Comparison) -> tuple[tuple[str, str], ...]:
     seconds = [run.summary["seconds"] for run in runs if run.summary and "seconds" in run.summary]
     if seconds:
         values["time of all finished runs"] = {f"{number(sum(seconds))} s": None}
-    return tuple((name, ", ".join(different)) for name, different in values.items())
+    return [(name, ", ".join(different)) for name, different in values.items()]
 
 
 def _options(run: StoredRun) -> list[tuple[str, str]]:
@@ -267,28 +194,27 @@ def _options(run: StoredRun) -> list[tuple[str, str]]:
     return [(f"task's {k}", str(v)) for k, v in run.config.task_options.items()] + source
 
 
-def _run(setting: Setting, run: StoredRun, folder: Path) -> RunView:
+def _run(setting: Setting, run: StoredRun, folder: Path) -> View:
     present = [path for path in sorted(run.path.iterdir()) if not path.name.startswith(".")]
-    return RunView(
-        label=setting.label,
-        seed=run.config.seed,
-        state="finished" if run.finished else "unfinished",
-        command=command(run.config),
-        links=tuple(_link(path, folder) for path in present if path.is_file()),
-    )
+    return {
+        "label": setting.label,
+        "seed": run.config.seed,
+        "state": "finished" if run.finished else "unfinished",
+        "command": command(run.config),
+        "links": [_link(path, folder) for path in present if path.is_file()],
+    }
 
 
-def _study(study: Study, folder: Path) -> StudyView:
+def _study(study: Study, folder: Path) -> View:
     home = folder if study.folder is None else study.folder
-    named = [results.FILE, *study.files]
-    return StudyView(
-        study=study,
-        pictures=tuple(pictures(study)),
-        rows=summary.measured_and_paper(study),
-        long=len(study.rows) > LONG_TABLE,
-        environment=tuple(_facts(study.environment)),
-        links=tuple(_link(home / name, folder) for name in named),
-    )
+    return {
+        "study": study,
+        "pictures": pictures(study),
+        "rows": summary.measured_and_paper(study),
+        "long": len(study.rows) > LONG_TABLE,
+        "environment": _facts(study.environment),
+        "links": [_link(home / name, folder) for name in (results.FILE, *study.files)],
+    }
 
 
 def _picture(path: Path) -> Picture:
@@ -309,16 +235,15 @@ def _link(path: Path, folder: Path, text: str | None = None) -> Link:
     return Link(path.name if text is None else text, quote(relative))
 
 
-def _rendered(folder: Path, views: Sequence[ComparisonView], studies: Sequence[StudyView]) -> str:
+def _rendered(folder: Path, views: Sequence[View], studies: Sequence[View]) -> str:
     """The page. Jinja escapes every string; what is inserted as it is comes from this package."""
-    jinja = needed("jinja2")
-    markup = needed("markupsafe").Markup
+    jinja, markup = needed("jinja2"), needed("markupsafe").Markup
     environment = jinja.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja.StrictUndefined
     )
     script = _asset("page.js")
     # Without figures there is nothing to draw, and two megabytes less to carry.
-    library, its_hash = _library() if any(view.figures for view in views) else ("", "")
+    library, its_hash = _library() if any(view["figures"] for view in views) else ("", "")
     page: str = environment.from_string(_asset("page.html.jinja")).render(
         title=folder.resolve().name or "trimol",
         comparisons=views,

@@ -10,7 +10,7 @@ from typing import Any
 from trimol.report._curves import Cosines, Curves, Line, Panel
 from trimol.report._numbers import shortened
 from trimol.report._style import DIVERGING, GRID, Look, needed
-from trimol.report._triangle import AXES, Triangle, closed
+from trimol.report._triangle import AXES, Triangle
 
 FORMATS = ("svg", "pdf")
 WIDTH = 3.2  # inches a panel: two fit a page of a paper
@@ -128,9 +128,8 @@ def _panel(ax: Any, panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> 
     if logarithmic:
         ax.set_yscale("log")
         ax.set_ylim(low, high)
-    elif panel.fixed is not None:
-        low, high = panel.fixed
-        ax.set_ylim(low - 0.03 * (high - low), high + 0.03 * (high - low))
+    elif panel.limits is not None:
+        ax.set_ylim(panel.limits)
 
 
 def _line(ax: Any, line: Line, look: Look, lowest: float, x: Sequence[float]) -> None:
@@ -154,14 +153,11 @@ def _log_ends(panel: Panel) -> tuple[float, float]:
 
 
 def _triangle_grid(ax: Any, figure: Triangle) -> None:
-    for power in range(figure.decades):
-        corners = [figure.point(axis, 10.0**-power) for axis in range(len(AXES))]
-        ax.plot(*closed(corners), color="#999" if power == 0 else GRID, linewidth=0.8)
+    for xs, ys, shade in figure.grid():
+        ax.plot(xs, ys, color=shade, linewidth=0.8)
     for x, y, text in figure.marks():
         ax.annotate(f"{text} ", (x, y), ha="right", va="center", fontsize=6, color="#666")
-    for axis, ((name, symbol), (x, y)) in enumerate(zip(AXES, figure.ends(), strict=True)):
-        end = figure.point(axis, 1.0)
-        ax.plot([0, end[0]], [0, end[1]], color="#bbb", linewidth=0.8)
+    for (name, symbol), (x, y) in zip(AXES, figure.ends(), strict=True):
         side = "bottom" if y > 0 else "top"
         ax.annotate(f"{name}\n{symbol}", (x, y), ha="center", va=side)
     across, upright = figure.window()
@@ -170,13 +166,9 @@ def _triangle_grid(ax: Any, figure: Triangle) -> None:
 
 
 def _shape(ax: Any, figure: Triangle, i: int, look: Look) -> None:
-    shape, shift = figure.shapes[i], figure.shift(i)
-    points = [figure.point(a, c.ratio, shift) for a, c in enumerate(shape.corners)]
-    ax.plot(*closed(points), color=look.colour, marker=look.marker)
-    for a, corner in enumerate(shape.corners):
-        if figure.whiskers and corner.value.half is not None:
-            ends = [figure.point(a, end, shift) for end in (corner.low, corner.high)]
-            ax.plot(*zip(*ends, strict=True), color=look.colour, alpha=0.45, linewidth=3)
+    ax.plot(*figure.outline(i), color=look.colour, marker=look.marker)
+    for x, y in figure.bars(i):
+        ax.plot(x, y, color=look.colour, alpha=0.45, linewidth=3)
 
 
 def _legend(canvas: Any, labels: Iterable[str], looks: Mapping[str, Look]) -> None:

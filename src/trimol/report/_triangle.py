@@ -1,10 +1,11 @@
 """The three errors of each method on three axes from one centre."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trimol.report._runs import Comparison, last
+from trimol.report._style import GRID
 from trimol.runs.statistics import Interval, finite_mean
 
 AXES = (
@@ -15,6 +16,8 @@ AXES = (
 MOST_DECADES = 6
 MOST_WHISKERS = 8  # settings; beyond, whiskers would hide the points
 FARTHEST = 1.3  # where a whisker is cut that reaches far beyond the worst mean
+
+Path = tuple[list[float], list[float]]  # the x and the y of a line
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,28 @@ class Triangle:
         wide = max(abs(x) for x, _ in low) + 0.32
         return (-wide, wide), (min(y for _, y in low) - 0.22, top + 0.22)
 
+    def grid(self) -> list[tuple[list[float], list[float], str]]:
+        """The triangles of the powers of ten and the axes: x, y and colour of each line."""
+        axes = range(len(AXES))
+        rings = [[self.point(a, 10.0**-p) for a in (*axes, 0)] for p in range(self.decades)]
+        shades = ["#999", *[GRID] * (self.decades - 1), *["#bbb"] * len(AXES)]
+        lines = [*rings, *([(0, 0), self.point(axis, 1.0)] for axis in axes)]
+        return [(*_xy(line), shade) for line, shade in zip(lines, shades, strict=True)]
+
+    def outline(self, i: int) -> Path:
+        """The closed line through the i-th setting's corners."""
+        corners = enumerate(self.shapes[i].corners)
+        points = [self.point(axis, corner.ratio, self.shift(i)) for axis, corner in corners]
+        return _xy([*points, points[0]])
+
+    def bars(self, i: int) -> list[Path]:
+        """The i-th setting's intervals, where they are known and drawn."""
+        return [
+            _xy(self.point(axis, end, self.shift(i)) for end in (corner.low, corner.high))
+            for axis, corner in enumerate(self.shapes[i].corners)
+            if self.whiskers and corner.value.half is not None
+        ]
+
     def shift(self, i: int) -> float:
         """How far to the side the i-th setting is drawn, so that whiskers stand side by side."""
         if not self.whiskers:
@@ -140,14 +165,9 @@ def _bars(settings: int) -> str:
     )
 
 
-def closed(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    """The x and the y of a line through the points and back to the first.
-
-    >>> closed([(0.0, 1.0), (2.0, 3.0)])
-    ([0.0, 2.0, 0.0], [1.0, 3.0, 1.0])
-    """
-    around = [*points, points[0]]
-    return [x for x, _ in around], [y for _, y in around]
+def _xy(points: Iterable[tuple[float, float]]) -> Path:
+    x, y = zip(*points, strict=True)
+    return list(x), list(y)
 
 
 def _corner(value: Interval, worst: float) -> Corner:
