@@ -81,7 +81,7 @@ def test_the_two_ways_are_really_two(way: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def _width(losses: Tensor, params: list[Tensor]) -> int:
-    return rows._batch_width(losses, params, record(losses, params).nodes)
+    return rows._batch_width(record(losses, params))
 
 
 def test_a_batch_is_for_many_losses_of_a_small_network() -> None:

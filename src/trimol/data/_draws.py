@@ -169,11 +169,11 @@ def _open(item: Any) -> _Node | None:
     if isinstance(item, PackedSequence):  # a named tuple, but of time steps
         return None
     if _is_mapping(item):
-        return _Node(
-            [f"[{key!r}]" for key in item], [item[key] for key in item], partial(_mapped, item)
-        )
+        values = [item[key] for key in item]
+        return _Node([f"[{key!r}]" for key in item], values, partial(_mapped, item))
     if isinstance(item, tuple) and hasattr(item, "_fields"):  # a named tuple
-        return _Node([f".{name}" for name in item._fields], list(item), item._make)
+        named: Any = item
+        return _Node([f".{name}" for name in named._fields], list(item), named._make)
     if isinstance(item, tuple | list) and any(map(_has_samples, item)):
         return _Node([f"[{index}]" for index in range(len(item))], list(item), type(item))
     if dataclasses.is_dataclass(item) and not isinstance(item, type) and not _is_sliceable(item):

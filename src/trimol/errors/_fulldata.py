@@ -19,7 +19,8 @@ from trimol._failures import BadValue
 from trimol.data._draws import batch_size
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._autocast import no_autocast
-from trimol.gradients._rows import row_blocks
+from trimol.gradients._graph import record
+from trimol.gradients._rows import all_rows
 
 # How many samples a batch holds: one number, or one for each objective.
 Size = Callable[[Any], float | Tensor | Sequence[float]]
@@ -79,8 +80,7 @@ def full_data(
 def own_rows(vector: Tensor, params: Sequence[Tensor]) -> Tensor:
     """The M × d gradients of one batch, on this process alone."""
     with no_autocast():
-        ((_, rows),) = row_blocks(vector, params, len(vector), joined=False)
-    return rows
+        return all_rows(record(vector, params), joined=False)
 
 
 class Sums:

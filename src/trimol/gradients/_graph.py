@@ -19,7 +19,7 @@ class Graph:
 
     Attributes:
         losses: What it leads to.
-        params: Where it is entered; every one can receive a gradient.
+        params: Where it is entered.
         nodes: Every node comes after the nodes it takes its inputs from; the last made the losses.
         edges: For each node, where its inputs came from.
         entrances: Where a parameter, by its ``id``, enters: a node and the number of its output.

@@ -13,7 +13,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import GradientEdge, Node
 
 from trimol._failures import BadValue
 from trimol.gradients import _reduce as reduce
@@ -50,12 +49,12 @@ def jacobian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = No
         tensor([[1., 1.],
                 [2., 1.]])
     """
-    vector = as_vector(losses)
-    held, size = checked(params), checked_chunk(chunk, vector)
-    if size >= len(vector):
-        return all_rows(vector, held)
-    result = _empty(len(vector), held)
-    for start, rows in row_blocks(vector, held, size):
+    graph = record(as_vector(losses), checked(params))
+    size = checked_chunk(chunk, graph)
+    if size >= len(graph.losses):
+        return all_rows(graph)
+    result = _empty(len(graph.losses), graph.params)
+    for start, rows in row_blocks(graph, size):
         result[start : start + size] = rows
         del rows  # before the next block is made
     return result
@@ -82,22 +81,20 @@ def gramian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = Non
         tensor([[2., 3.],
                 [3., 5.]])
     """
-    vector = as_vector(losses)
-    return gram_of(vector, checked(params), checked_chunk(chunk, vector))
+    graph = record(as_vector(losses), checked(params))
+    return gram_of(graph, checked_chunk(chunk, graph))
 
 
-def gram_of(
-    losses: Tensor, params: Sequence[Tensor], chunk: int, graph: Graph | None = None
-) -> Tensor:
-    """As `gramian`, of arguments that are checked and of a graph that may be recorded already."""
-    graph = graph or record(losses, trainable(params))
-    if chunk >= len(losses):
-        return gram(all_rows(losses, params, graph))
-    result = losses.new_empty(len(losses), len(losses), dtype=_wide(_dtype(params)))
-    for start, rows in row_blocks(losses, params, chunk, graph=graph):
+def gram_of(graph: Graph, chunk: int) -> Tensor:
+    """The Gramian of a graph, of gradients that are held ``chunk`` at a time."""
+    size = len(graph.losses)
+    if chunk >= size:
+        return gram(all_rows(graph))
+    result = graph.losses.new_empty(size, size, dtype=_wide(_dtype(graph.params)))
+    for start, rows in row_blocks(graph, chunk):
         here = slice(start, start + len(rows))
         result[here, here] = gram(rows)
-        for other, columns in row_blocks(losses, params, chunk, start + chunk, graph=graph):
+        for other, columns in row_blocks(graph, chunk, start + chunk):
             there = slice(other, other + len(columns))
             result[here, there] = rows.to(result.dtype) @ columns.to(result.dtype).T
             result[there, here] = result[here, there].T
@@ -106,14 +103,13 @@ def gram_of(
     return result
 
 
-def own_gramian(losses: Tensor, tensors: Sequence[Tensor], graph: Graph | None = None) -> Tensor:
+def own_gramian(graph: Graph) -> Tensor:
     """As `gramian`, for tensors of which every process holds those of its own samples.
 
     Joined, they are longer, not averaged: the Gramian is the sum of what each process finds, where
     the mean over W processes divides every gradient by W.
     """
-    rows = all_rows(losses, tensors, graph, joined=False)
-    return reduce.mean_small(gram(rows)) / reduce.processes()
+    return reduce.mean_small(gram(all_rows(graph, joined=False))) / reduce.processes()
 
 
 def gram(rows: Tensor) -> Tensor:
@@ -123,33 +119,25 @@ def gram(rows: Tensor) -> Tensor:
     return (product + product.T) / 2
 
 
-def all_rows(
-    losses: Tensor, params: Sequence[Tensor], graph: Graph | None = None, *, joined: bool = True
-) -> Tensor:
+def all_rows(graph: Graph, *, joined: bool = True) -> Tensor:
     """The Jacobian as one block."""
-    ((_, rows),) = row_blocks(losses, params, len(losses), graph=graph, joined=joined)
+    ((_, rows),) = row_blocks(graph, len(graph.losses), joined=joined)
     return rows
 
 
 def row_blocks(
-    losses: Tensor,
-    params: Sequence[Tensor],
-    chunk: int,
-    start: int = 0,
-    *,
-    graph: Graph | None = None,
-    joined: bool = True,
+    graph: Graph, chunk: int, start: int = 0, *, joined: bool = True
 ) -> Iterator[tuple[int, Tensor]]:
     """Rows ``start``, ``start + 1``, … of the Jacobian, ``chunk`` at a time, with their number.
 
-    Means over the processes if ``joined``. The graph is recorded here unless it is given.
+    Means over the processes if ``joined``. Parameters without gradient have columns of zeros.
     """
-    graph = graph or record(losses, trainable(params))
-    width = min(_batch_width(losses, params, graph.nodes), chunk)
-    for low, high in _spans(start, len(losses), chunk):
-        rows = _empty(high - low, params)
-        if width < SMALLEST_BATCH or not _batches(rows, losses, params, low, width):
-            _loop(rows, entries(losses)[low:high], params)
+    live = trainable(graph.params)
+    width = min(_batch_width(graph), chunk)
+    for low, high in _spans(start, len(graph.losses), chunk):
+        rows = _empty(high - low, graph.params)
+        if width < SMALLEST_BATCH or not _batches(rows, graph, live, low, width):
+            _loop(rows, graph, live, low)
         if joined:
             (rows,) = reduce.mean_large([rows])
         yield low, rows
@@ -160,34 +148,31 @@ def _spans(start: int, stop: int, step: int) -> Iterator[tuple[int, int]]:
     return pairwise([*range(start, stop, step), stop])
 
 
-def _loop(rows: Tensor, outputs: Sequence[Tensor | GradientEdge], params: Sequence[Tensor]) -> None:
+def _loop(rows: Tensor, graph: Graph, live: Sequence[Tensor], start: int) -> None:
     """One backward per row, written into the result as it comes."""
-    live = trainable(params)
-    for row, output in zip(rows, outputs, strict=True):
-        _write(row, pulled(output, live), params)
+    for row, output in zip(rows, entries(graph.losses)[start:], strict=False):
+        _write(row, pulled(output, live), graph.params)
 
 
-def _batches(
-    rows: Tensor, losses: Tensor, params: Sequence[Tensor], start: int, width: int
-) -> bool:
+def _batches(rows: Tensor, graph: Graph, live: Sequence[Tensor], start: int, width: int) -> bool:
     """The rows as batched backwards; ``False`` where an operator or a hook cannot be batched."""
-    units = torch.eye(len(losses), dtype=losses.dtype, device=losses.device)
+    losses = graph.losses
+    units = torch.eye(len(losses), dtype=losses.dtype, device=losses.device)[start:]
     try:
         for low, high in _spans(0, len(rows), width):
-            gradients = pulled(
-                losses, trainable(params), units[start + low : start + high], batched=True
-            )
-            _write(rows[low:high], gradients, params)
+            gradients = pulled(losses, live, units[low:high], batched=True)
+            _write(rows[low:high], gradients, graph.params)
     except RuntimeError:
         return False
     return True
 
 
-def _batch_width(losses: Tensor, params: Sequence[Tensor], nodes: Sequence[Node]) -> int:
+def _batch_width(graph: Graph) -> int:
     """How many rows to compute as one batch (1: a loop).
 
     Decided by size and node types alone, never by timing: the same step always takes the same way.
     """
+    losses, nodes = graph.losses, graph.nodes
     if len(losses) < SMALLEST_BATCH:
         return 1
     if any(isinstance(node, BackwardCFunction) for node in nodes):
@@ -197,7 +182,7 @@ def _batch_width(losses: Tensor, params: Sequence[Tensor], nodes: Sequence[Node]
     if any("Rnn" in node.name() for node in nodes):
         return 1  # no batching rule
     outputs = [math.prod(o.shape) for node in nodes for o in node._input_metadata]
-    size = max(sum(p.numel() for p in params), *outputs, 1)
+    size = max(sum(p.numel() for p in graph.params), *outputs, 1)
     return int(min(LARGEST_BATCH, CACHED_ENTRIES // size))
 
 
@@ -224,8 +209,8 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def checked_chunk(chunk: int | None, losses: Tensor) -> int:
+def checked_chunk(chunk: int | None, graph: Graph) -> int:
     """How many objectives to differentiate at once: all of them for ``None``."""
     if chunk is not None and chunk < 1:
         raise BadValue(f"chunk must be at least 1, found {chunk}")
-    return min(chunk or len(losses), len(losses))
+    return min(chunk or len(graph.losses), len(graph.losses))

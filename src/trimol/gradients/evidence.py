@@ -52,8 +52,8 @@ class Evidence:
         _check_lengths(self.draws, objectives)
         _check_distinct(self.draws)
         self.graphs = [record(vector, self.params) for vector in self.draws]
-        for vector, graph in zip(self.draws, self.graphs, strict=True):
-            _check_reach(vector, graph)
+        for graph in self.graphs:
+            _check_reach(graph)
         self.route = ""
         self.reason = ""
         self.findings: dict[str, Tensor] = {}
@@ -75,26 +75,25 @@ class Evidence:
             of: Differentiate with respect to these tensors instead of the parameters: some leaves,
                 or a representation inside the graph (all its gradients are held at once).
         """
-        (vector,), (graph,) = self.draws, self.graphs
-        self.route, size = "rows", checked_chunk(chunk, vector)
+        (graph,) = self.graphs
+        self.route, size = "rows", checked_chunk(chunk, graph)
         if of is not None:
-            graph = record(vector, trainable(of))
-            _check_reach(vector, graph, "tensors")
-            if all(tensor.is_leaf for tensor in of):
-                return self._noted("gramian", gram_of(vector, checked(of), size, graph))
-            return self._noted("gramian", own_gramian(vector, of, graph))
-        if size < len(vector):
-            return self._noted("gramian", gram_of(vector, self.params, size, graph))
-        self._rows = all_rows(vector, self.params, graph)
+            graph = record(graph.losses, trainable(checked(of)))
+            _check_reach(graph, "tensors")
+            if not all(tensor.is_leaf for tensor in of):
+                return self._noted("gramian", own_gramian(graph))
+        if of is not None or size < len(graph.losses):
+            return self._noted("gramian", gram_of(graph, size))
+        self._rows = all_rows(graph)
         return self._noted("gramian", gram(self._rows))
 
     @no_autocast()
     def jacobian(self) -> Tensor:
         """Gᵀ of the (only) draw: one row of gradients per objective, in the order of `params`."""
-        (vector,) = self.draws
+        (graph,) = self.graphs
         self.route = "rows"
         with hooks.muted(self.params):  # `scalar_along` hands on what comes of these rows
-            self._rows = all_rows(vector, self.params, self.graphs[0])
+            self._rows = all_rows(graph)
         # One pass and no mask: a sum with NaN or infinity shows it (float16 could overflow).
         _finite(self._rows.sum(1, dtype=torch.promote_types(self._rows.dtype, torch.float32)))
         return self._rows
@@ -224,11 +223,11 @@ def _check_distinct(draws: Sequence[Tensor]) -> None:
             )
 
 
-def _check_reach(vector: Tensor, graph: Graph, given: str = "parameters") -> None:
+def _check_reach(graph: Graph, given: str = "parameters") -> None:
     """Every objective whose own graph can be told apart must depend on the parameters."""
-    own = starts(vector)
+    own = starts(graph.losses)
     if own is None:
-        unreached = [] if graph.nodes[-1] in graph.active else list(range(len(vector)))
+        unreached = [] if graph.nodes[-1] in graph.active else [0]
     else:
         unreached = [m for m, e in enumerate(own) if e is None or e.node not in graph.active]
     if unreached:
