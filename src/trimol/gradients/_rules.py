@@ -166,6 +166,7 @@ _bmm = _matmul(torch.baddbmm, torch.bmm)
 
 
 def _addmm(node: Any, bias: Tensor | None, a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """d(c + AB) = dc + dA·B + A·dB."""
     if node._saved_alpha != 1 or node._saved_beta != 1:
         return _generic(node, bias, a, b)[0]
     if bias is not None and b is not None:
@@ -178,6 +179,7 @@ def _addmm(node: Any, bias: Tensor | None, a: Tensor | None, b: Tensor | None) -
 def _convolution(
     node: Any, x: Tensor | None, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor | None:
+    """d(x ∗ W + b) = dx ∗ W + x ∗ dW + db."""
     geometry = (
         node._saved_stride,
         node._saved_padding,
@@ -199,12 +201,14 @@ def _convolution(
 
 
 def _mul(node: Any, a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """d(ab) = da·b + a·db."""
     left = None if a is None else a * node._saved_other
     right = None if b is None else b * node._saved_self
     return _plus(left, right, node)
 
 
 def _div(node: Any, a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """d(a/b) = da/b − a·db/b²."""
     left = None if a is None else a / node._saved_other
     if b is None:
         return _plus(left, None, node)
@@ -231,6 +235,7 @@ def _batch_norm(
     inputs = node._saved_input
     along = (1, -1, *[1] * (inputs.dim() - 2))
     result = None if x is None else _pull(node, x)[0]
+    # x̂·dw + db = x·(s·dw) + (db − m·s·dw) with x̂ = s(x − m): one pass over x.
     if weight is not None:
         if node._saved_training:
             mean, scale = node._saved_result1, node._saved_result2
@@ -282,6 +287,7 @@ def _attention(node: Any, q: Tensor | None, k: Tensor | None, v: Tensor | None) 
         key, value, k, v = (
             None if x is None else x.repeat_interleave(groups, -3) for x in (key, value, k, v)
         )
+    # P, as in the forward pass.
     scale = node._saved_scale
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = query @ key.mT * scale
@@ -291,6 +297,7 @@ def _attention(node: Any, q: Tensor | None, k: Tensor | None, v: Tensor | None) 
         allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         scores = scores.masked_fill(~allowed, -math.inf)
     weights = _aten._safe_softmax(scores, -1)  # a row that may look nowhere is zero, not NaN
+    # P·dV, then dS = dQ·Kᵀ + Q·dKᵀ, then dP·V.
     moved = None if v is None else weights @ v
     slope = None if q is None else q @ key.mT
     if k is not None:
@@ -329,6 +336,7 @@ def _stack(node: Any, *parts: Tensor | None) -> Tensor:
 
 
 def _max_pool(node: Any, x: Tensor) -> Tensor:
+    """The tangents of the entries that were the largest."""
     where = node._saved_result1
     return x.flatten(-2).gather(-1, where.flatten(-2)).view_as(where)
 
