@@ -125,7 +125,7 @@ def test_a_summary_says_what_became_of_the_run() -> None:
 
 
 ROWS = [
-    Row(method, metric, mean, None, 5, ci=mean / 10)
+    {"method": method, "metric": metric, "mean": mean, "ci": mean / 10}
     for method in ("static", "modo")
     for metric, mean in {"cross-entropy": 0.13, "R_opt": 2e-3, "[b]odd": 3.0}.items()
 ]
@@ -151,7 +151,7 @@ def test_methods_go_down_where_the_width_allows_it() -> None:
 
 def test_metrics_go_down_where_it_does_not() -> None:
     many = [
-        Row(method, f"objective {i}", float(i), None, 5, ci=0.1)
+        {"method": method, "metric": f"objective {i}", "mean": float(i), "ci": 0.1}
         for method in ("static", "modo")
         for i in range(12)
     ]

@@ -11,11 +11,11 @@ from trimol.runs.comparison import (
     UNBIASED,
     Comparison,
     Difference,
-    Row,
     differences,
     summarise,
 )
 from trimol.runs.store import StoredRun
+from trimol.runs.study import Row
 
 # One number of all seeds: they have no spread, and are said under the table.
 OVER_SEEDS = (DEFINITION, UNBIASED)
@@ -23,7 +23,7 @@ OVER_SEEDS = (DEFINITION, UNBIASED)
 
 def rows_of_seeds(rows: Sequence[Row]) -> list[Row]:
     """The rows that are means over seeds."""
-    return [row for row in rows if row.metric not in OVER_SEEDS]
+    return [row for row in rows if row["metric"] not in OVER_SEEDS]
 
 
 def best(compared: Comparison) -> set[tuple[str, str]]:
@@ -35,7 +35,7 @@ def best(compared: Comparison) -> set[tuple[str, str]]:
     rows = rows_of_seeds(summarise(compared))
     marked = set()
     for metric in lower_is_better(compared):
-        means = {row.method: row.mean for row in rows if row.metric == metric}
+        means = {row["method"]: row["mean"] for row in rows if row["metric"] == metric}
         lowest = min(means, key=lambda method: means[method], default=None)
         if lowest is not None and len(means) > 1 and _beats_all(compared, lowest, metric):
             marked.add((lowest, metric))
@@ -66,7 +66,7 @@ def readings(rows: Sequence[Row]) -> list[tuple[str, float, float, float]]:
 
     See `trimol.runs.summarise` for what they are.
     """
-    values = {(row.method, row.metric): row.mean for row in rows}
+    values = {(row["method"], row["metric"]): row["mean"] for row in rows}
     return [
         (method, values[method, "E_ca"], value, values[method, UNBIASED])
         for (method, metric), value in values.items()

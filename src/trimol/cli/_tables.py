@@ -28,14 +28,14 @@ class Grid:
 
 def grid(rows: Sequence["Row"], best: Collection[tuple[str, str]] = ()) -> Grid:
     """The numbers of a comparison as text, each metric in one unit, the best ones marked."""
-    metrics = tuple(dict.fromkeys(row.metric for row in rows))
-    units = {m: unit(row.mean for row in rows if row.metric == m) for m in metrics}
+    metrics = tuple(dict.fromkeys(row["metric"] for row in rows))
+    units = {m: unit(row["mean"] for row in rows if row["metric"] == m) for m in metrics}
     cells = {}
     for row in rows:
-        mean, half = spread(row.mean, row.ci, units[row.metric])
-        mark = BEST if (row.method, row.metric) in best else ""
-        cells[row.method, row.metric] = (mean + mark, half and f"±{half}")
-    return Grid(tuple(dict.fromkeys(row.method for row in rows)), metrics, units, cells)
+        mean, half = spread(row["mean"], row["ci"], units[row["metric"]])
+        mark = BEST if (row["method"], row["metric"]) in best else ""
+        cells[row["method"], row["metric"]] = (mean + mark, half and f"±{half}")
+    return Grid(tuple(dict.fromkeys(row["method"] for row in rows)), metrics, units, cells)
 
 
 def draw(numbers: Grid, width: int) -> "Table":

@@ -177,7 +177,7 @@ def _for_machines(comparison: "Comparison") -> dict[str, Any]:
     from trimol.runs import summarise
     from trimol.runs.study import Study
 
-    rows = [row.json() for row in summarise(comparison)]
+    rows = summarise(comparison)
     files = [str(run.path) for runs in comparison.runs.values() for run in runs]
     return {**Study(f"compare {comparison.task}", "", rows).summary(), "files": files}
 

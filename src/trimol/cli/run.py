@@ -166,7 +166,7 @@ def _for_machines(run: "StoredRun") -> dict[str, Any]:
     from trimol.runs.study import Study
 
     config = run.config
-    rows = [row.json() for row in summarise(Comparison(config.task, {config.method: [run]}, []))]
+    rows = summarise(Comparison(config.task, {config.method: [run]}, []))
     files = sorted(str(path) for path in run.path.iterdir() if not path.name.startswith("."))
     return {**Study(f"run {config.task}", "", rows).summary(), "files": files}
 

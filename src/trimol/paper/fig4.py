@@ -2,25 +2,40 @@
 
 Each sweep varies one of the three and keeps the paper's defaults of the others. T is swept by
 measuring the same ten runs on the way. The paper's curves are smoothed by a window; these are not.
+Drawn: three sweeps across, the errors above, the conflict below.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import polars
 
-from trimol.paper import _draw_fig4 as fig4_draw
 from trimol.paper import _printed_mnist as paper
+from trimol.paper import table3
+from trimol.paper._drawing import COLOURS, NAMES, figure, files
 from trimol.paper._studies import Context, get
-from trimol.runs import _seeds as seeds
 from trimol.runs import study as results
-from trimol.runs._seeds import Setting
+from trimol.runs._over_seeds import seconds
+from trimol.runs.comparison import DEFINITION, UNBIASED
+from trimol.runs.config import RunConfig
 from trimol.runs.study import Row, Study
 
-TASK = "mnist"
 STEPS = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 FURTHER = (20_000, 50_000, 100_000)
-METRICS = ("R_opt", "R_pop", "R_gen", "E_ca", *seeds.READINGS.values())
+METRICS = ("R_opt", "R_pop", "R_gen", "E_ca", DEFINITION, UNBIASED)
+BARS = 0.5  # standard deviations, as in the paper
+_SWEEPS = {
+    "T": ("$T$", "iterations"),
+    "alpha": (r"$\alpha$", "step size of $x$"),
+    "gamma": (r"$\gamma$", "step size of λ"),
+}
+_READINGS = {
+    "E_ca": "mean over seeds of the squares",
+    DEFINITION: "definition: square of the mean",
+    UNBIASED: "definition, without its bias",
+}
 
 
 @dataclass(frozen=True)
@@ -30,30 +45,30 @@ class Point:
     Attributes:
         sweep: What is varied: ``"T"``, ``"alpha"`` or ``"gamma"``.
         value: To what.
-        setting: What is run for it.
+        config: What is run for it.
         step: After how many of its steps it is looked at.
     """
 
     sweep: str
     value: float
-    setting: Setting
+    config: RunConfig
     step: int
 
 
 def fig4(context: Context) -> Study:
     """Run the study."""
     points = sweeps(context)
-    needed = list({point.setting.key: point.setting for point in points}.values())
-    found = seeds.run_all(needed, context.parts, context.watch)
-    by_key = {setting.key: table for setting, table in zip(needed, found, strict=True)}
-    table = tidy(points, by_key)
+    needed = {point.config.key: point.config for point in points}
+    runs = context.pick(paper.paper()["fig4"]["runs"], 2)
+    tables = table3.measured(needed, runs, context)
+    table = tidy(points, tables)
     return Study(
         name="fig4",
         title=get("fig4").title,
         rows=rows(points, table),
-        notes=_notes(by_key),
+        notes=_notes(tables),
         tables={"points": table},
-        figures=fig4_draw.draw(table, context.folder),
+        figures=draw(table, context.folder),
     )
 
 
@@ -64,22 +79,20 @@ def sweeps(context: Context) -> list[Point]:
     grid = stated["grid"][::5] if context.quick else stated["grid"]
     longest = FURTHER[-1] if context.full else STEPS[-1]
     on_the_way = [t for t in (*STEPS, *FURTHER) if t <= (last if context.quick else longest)]
-    default = Setting(
-        task=TASK,
-        method=stated["method"],
-        lr=stated["alpha"],
-        hyperparameters={"gamma": stated["gamma"]},
-        steps=(last,),
-        seeds=tuple(range(context.pick(stated["runs"], 2))),
-    )
-    long = replace(default, steps=tuple(on_the_way))
+
+    def run(
+        alpha: float = stated["alpha"],
+        gamma: float = stated["gamma"],
+        steps: int = last,
+        **others: Any,
+    ) -> RunConfig:
+        return table3.setting(stated["method"], alpha, {"gamma": gamma}, steps, **others)
+
+    long = run(steps=on_the_way[-1], measure_at=tuple(on_the_way))
     return [
         *(Point("T", step, long, step) for step in on_the_way),
-        *(Point("alpha", value, replace(default, lr=value), last) for value in grid),
-        *(
-            Point("gamma", value, replace(default, hyperparameters={"gamma": value}), last)
-            for value in grid
-        ),
+        *(Point("alpha", value, run(alpha=value), last) for value in grid),
+        *(Point("gamma", value, run(gamma=value), last) for value in grid),
     ]
 
 
@@ -88,11 +101,11 @@ def tidy(points: Sequence[Point], tables: Mapping[str, polars.DataFrame]) -> pol
 
     Args:
         points: The places.
-        tables: What the runs gave, by their setting's key.
+        tables: What was measured, by the key of the run.
     """
     parts = []
     for point in points:
-        table = tables[point.setting.key].filter(polars.col("step") == point.step)
+        table = tables[point.config.key].filter(polars.col("step") == point.step)
         named = [name for name in ("seed", *METRICS) if name in table.columns]
         parts.append(
             table.select(
@@ -113,23 +126,23 @@ def rows(points: Sequence[Point], table: polars.DataFrame) -> list[Row]:
         )
         how = {
             "sweep": point.sweep,
-            "alpha": point.setting.lr,
-            **point.setting.hyperparameters,
+            "alpha": point.config.lr,
+            **point.config.hyperparameters,
             "steps": point.step,
         }
         for metric in METRICS:
             if metric in at.columns:
                 values = at[metric].to_list()
-                together = metric in seeds.READINGS.values()  # one number of all seeds
+                together = metric in (DEFINITION, UNBIASED)  # one number of all seeds
                 row = results.row(
-                    point.setting.method, metric, values[:1] if together else values, **how
+                    point.config.method, metric, values[:1] if together else values, **how
                 )
                 found.append({**row, "n": len(values)})
     return found
 
 
 def _notes(tables: Mapping[str, polars.DataFrame]) -> list[str]:
-    total = sum(sum(seeds.seconds(table)) for table in tables.values())
+    total = sum(sum(seconds(table)) for table in tables.values())
     runs = sum(len(set(table["seed"])) for table in tables.values())
     return [
         "Bars are ± 0.5 standard deviations over seeds, as in the paper; nothing is smoothed. E_ca "
@@ -141,3 +154,81 @@ def _notes(tables: Mapping[str, polars.DataFrame]) -> list[str]:
         "that ran side by side are counted one after the other, measurements over all images "
         "included.",
     ]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of the figure.
+
+    Attributes:
+        values: What the sweep's number was set to.
+        means: The mean over seeds.
+        bars: Half a standard deviation over seeds; 0 for what is one number of all seeds.
+    """
+
+    values: tuple[float, ...]
+    means: tuple[float, ...]
+    bars: tuple[float, ...]
+
+
+def curve(table: polars.DataFrame, sweep: str, metric: str) -> Curve:
+    """A metric over a sweep.
+
+    Args:
+        table: One row a place and seed (`tidy`).
+        sweep: Which sweep.
+        metric: Which metric.
+    """
+    grouped = (
+        table.filter((polars.col("sweep") == sweep) & polars.col(metric).is_not_null())
+        .group_by("value")
+        .agg(
+            polars.col(metric).mean().alias("mean"),
+            polars.col(metric).std().fill_null(0.0).alias("std"),
+        )
+        .sort("value")
+    )
+    bars = (BARS * grouped["std"]).to_list()
+    return Curve(tuple(grouped["value"]), tuple(grouped["mean"]), tuple(bars))
+
+
+def draw(table: polars.DataFrame, folder: Path) -> list[str]:
+    """Draw all sweeps and return the files' names."""
+    sweeps = [name for name in _SWEEPS if (table["sweep"] == name).any()]
+    with figure(folder, "fig4", figsize=(3.3 * len(sweeps), 5.2)) as drawn:
+        grid = drawn.subplots(2, len(sweeps), sharey="row", sharex="col", squeeze=False)
+        for (above, below), sweep in zip(grid.T, sweeps, strict=True):
+            _errors(above, table, sweep)
+            _conflict(below, table, sweep)
+        grid[0, 0].set_ylabel("distance from Pareto stationarity")
+        grid[1, 0].set_ylabel(r"conflict $\|\nabla F_S(\lambda-\lambda^*)\|^2$")
+        for row in grid:
+            row[0].legend(fontsize=7)
+    return files("fig4")
+
+
+def _errors(axes: Any, table: polars.DataFrame, sweep: str) -> None:
+    symbol, words = _SWEEPS[sweep]
+    for metric in ("R_opt", "R_pop", "R_gen"):
+        _line(axes, curve(table, sweep, metric), color=COLOURS[metric], label=NAMES[metric])
+    axes.set(xscale="log", yscale="log", title=f"{symbol}: {words}")
+    axes.grid(alpha=0.25)
+
+
+def _conflict(axes: Any, table: polars.DataFrame, sweep: str) -> None:
+    styles = ("-", "--", ":")
+    for (metric, label), style in zip(_READINGS.items(), styles, strict=True):
+        if metric in table.columns:
+            _line(axes, curve(table, sweep, metric), color=COLOURS["E_ca"], label=label, ls=style)
+    axes.set(xscale="log", yscale="log", xlabel=_SWEEPS[sweep][0])
+    axes.grid(alpha=0.25)
+
+
+def _line(axes: Any, found: Curve, **look: Any) -> None:
+    """A line with bars; what is not above zero has no place on a logarithmic axis."""
+    kept = [i for i, mean in enumerate(found.means) if mean > 0]
+    values, means, bars = (
+        [numbers[i] for i in kept] for numbers in (found.values, found.means, found.bars)
+    )
+    below = [min(bar, 0.9 * mean) for bar, mean in zip(bars, means, strict=True)]
+    axes.errorbar(values, means, [below, bars], marker="o", ms=3, lw=1.3, capsize=2, **look)

@@ -12,23 +12,30 @@ import polars
 
 from trimol.paper import _printed_mnist as paper
 from trimol.paper._studies import Context, get
-from trimol.runs import _seeds as seeds
 from trimol.runs import study as results
-from trimol.runs._seeds import Setting
+from trimol.runs._over_seeds import at_end, run_over_seeds, seconds, table_of
+from trimol.runs.comparison import DEFINITION, UNBIASED, columns, numbers, settings_of
+from trimol.runs.config import RunConfig, equal_steps
 from trimol.runs.study import Row, Study
 
 TASK = "mnist"
+OPTIONS: dict[str, Any] = {}
+CHECKPOINTS = 5  # of a run, if nothing interrupts it
 
 
 def table3(context: Context) -> Study:
     """Run the study."""
-    settings = {name: _setting(name, context) for name in paper.methods()}
-    found = seeds.run_all(list(settings.values()), context.parts, context.watch)
-    tables = dict(zip(settings, found, strict=True))
+    table = paper.paper()["table3"]
+    steps = 100 if context.quick else table["steps"]
+    settings = {
+        method: setting(method, table[method]["lr"], table[method]["hyperparameters"], steps)
+        for method in paper.methods()
+    }
+    tables = measured(settings, context.pick(table["runs"], 2), context)
     rows = [
         row
-        for method, table in tables.items()
-        for row in rows_of(settings[method], table, compare=not context.quick)
+        for method, config in settings.items()
+        for row in rows_of(config, tables[method], compare=not context.quick)
     ]
     return Study(
         name="table3",
@@ -39,33 +46,58 @@ def table3(context: Context) -> Study:
     )
 
 
-def rows_of(setting: Setting, table: polars.DataFrame, *, compare: bool = False) -> list[Row]:
+def setting(
+    method: str, lr: float, hyperparameters: Mapping[str, Any], steps: int, **others: Any
+) -> RunConfig:
+    """A run on MNIST (or on what ``others`` say), of no more samples than so many steps take."""
+    batch_size = paper.paper()["table3"]["batch_size"]
+    given = {"task": TASK, "task_options": OPTIONS, **others}
+    steps = equal_steps(given["task"], method, steps, batch_size, given["task_options"])
+    return RunConfig(
+        method=method,
+        lr=lr,
+        hyperparameters=dict(hyperparameters),
+        steps=steps,
+        batch_size=batch_size,
+        checkpoint_every=max(1, steps // CHECKPOINTS),
+        **given,
+    )
+
+
+def measured(
+    settings: Mapping[Any, RunConfig], seeds: int, context: Context
+) -> dict[Any, polars.DataFrame]:
+    """What was measured of each setting, under its name (`trimol.runs._over_seeds.table_of`)."""
+    runs = run_over_seeds(list(settings.values()), seeds, context.parts, context.watch)
+    return {name: table_of(own) for name, own in zip(settings, runs, strict=True)}
+
+
+def rows_of(config: RunConfig, table: polars.DataFrame, *, compare: bool = False) -> list[Row]:
     """Mean and spread over seeds of every number at the end of a setting.
 
     Args:
-        setting: What was run.
-        table: What `trimol.runs._seeds.run` gave.
+        config: What was run.
+        table: What was measured.
         compare: Whether to set the paper's cells beside them, with a verdict.
     """
-    how = {"lr": setting.lr, **setting.hyperparameters, "steps": setting.steps[-1]}
-    printed = paper.cells(setting.method) if compare else {}
+    how, last = settings_of(config), at_end(table)
+    printed = paper.cells(config.method) if compare else {}
     rows = []
-    for metric, values in seeds.numbers(table).items():
+    for metric, values in columns([numbers(record) for record in last.to_dicts()]).items():
         beside = _beside(values, printed[metric]) if metric in printed else {}
-        rows.append(results.row(setting.method, metric, values, **beside, **how))
-    for name in seeds.READINGS.values():
-        if name in table.columns:
-            value = [table.filter(polars.col("step") == table["step"].max())[name][0]]
-            rows.append(
-                {**results.row(setting.method, name, value, **how), "n": len(setting.seeds)}
-            )
+        rows.append(results.row(config.method, metric, values, **beside, **how))
+    for name in (DEFINITION, UNBIASED):
+        if name in last.columns:
+            row = results.row(config.method, name, last[name][:1].to_list(), **how)
+            rows.append({**row, "n": len(last)})  # one number of all seeds
     return rows
 
 
 def joined(tables: Mapping[str, polars.DataFrame]) -> polars.DataFrame:
     """The runs of all methods in one table."""
     named = [
-        table.insert_column(0, polars.lit(name).alias("method")) for name, table in tables.items()
+        table.select(polars.lit(name).alias("method"), polars.all())
+        for name, table in tables.items()
     ]
     return polars.concat(named, how="diagonal")
 
@@ -74,9 +106,8 @@ def speed(tables: Mapping[str, polars.DataFrame]) -> str:
     """What an iteration of one seed took, in words."""
     parts, total = [], 0.0
     for method, table in tables.items():
-        training, measuring = seeds.seconds(table)
-        iterations = sum(table.group_by("seed").agg(polars.col("step").max())["step"])
-        parts.append(f"{method} {1e3 * training / iterations:.2g} ms")
+        training, measuring = seconds(table)
+        parts.append(f"{method} {1e3 * training / at_end(table)['step'].sum():.2g} ms")
         total += training + measuring
     return (
         "Speed, wall clock, of one iteration of one seed (all seeds train together): "
@@ -85,24 +116,11 @@ def speed(tables: Mapping[str, polars.DataFrame]) -> str:
     )
 
 
-def _setting(method: str, context: Context) -> Setting:
-    table = paper.paper()["table3"]
-    return Setting(
-        task=TASK,
-        method=method,
-        lr=table[method]["lr"],
-        hyperparameters=table[method]["hyperparameters"],
-        steps=(100 if context.quick else table["steps"],),
-        seeds=tuple(range(context.pick(table["runs"], 2))),
-        batch_size=table["batch_size"],
-    )
-
-
 def _beside(values: Sequence[float], cell: paper.Printed) -> dict[str, Any]:
-    found: dict[str, Any] = {"paper": cell.mean, "paper_std": cell.std}
+    beside: dict[str, Any] = {"paper": cell.mean, "paper_std": cell.std}
     if len(values) > 1:
-        found["verdict"] = paper.verdict(values, cell)
-    return found | {"within_2_std": paper.within_spread(statistics.mean(values), cell)}
+        beside["verdict"] = paper.verdict(values, cell)
+    return beside | {"within_2_std": paper.within_spread(statistics.mean(values), cell)}
 
 
 def _said(rows: Sequence[Row]) -> list[str]:

@@ -6,11 +6,12 @@ setting is then run with ten seeds and measured as in Table 3.
 """
 
 import json
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from importlib.resources import files
+from statistics import fmean
 from typing import Any
 
 import polars
@@ -18,25 +19,34 @@ import polars
 from trimol.paper import _printed_mnist as paper
 from trimol.paper import table3
 from trimol.paper._studies import Context, get
-from trimol.runs import _seeds as seeds
-from trimol.runs._seeds import Setting
+from trimol.runs._over_seeds import run_over_seeds
+from trimol.runs.config import RunConfig
+from trimol.runs.store import StoredRun
 from trimol.runs.study import Study
+from trimol.training import Diverged
 
 CHOSEN_BY = "validation/accuracy"
+Tried = Mapping[str, Sequence[StoredRun | Diverged]]  # by the key of the setting
 
 
 def beyond(context: Context) -> Study:
     """Run the study."""
     grid = candidates(context)
-    tried = [setting for settings in grid.values() for setting in settings]
-    found = dict(zip((s.key for s in tried), seeds.run_all(tried, context.parts), strict=True))
-    final = {method: _final(best(settings, found), context) for method, settings in grid.items()}
-    measured = seeds.run_all(list(final.values()), context.parts, context.watch)
-    tables = dict(zip(final, measured, strict=True))
+    tried = [config for configs in grid.values() for config in configs]
+    runs = run_over_seeds(tried, 1 if context.quick else stated()["seeds"], context.parts)
+    found = dict(zip((config.key for config in tried), runs, strict=True))
+    final = {method: _final(best(configs, found)) for method, configs in grid.items()}
+    table = paper.paper()["table3"]
+    tables = table3.measured(final, context.pick(table["runs"], 2), context)
+    stated_steps = {"steps": 20 if context.quick else table["steps"]}
     return Study(
         name="table3-beyond",
         title=get("table3-beyond").title,
-        rows=[row for m, table in tables.items() for row in table3.rows_of(final[m], table)],
+        rows=[
+            {**row, **stated_steps}
+            for method, config in final.items()
+            for row in table3.rows_of(config, tables[method])
+        ],
         notes=[*_notes(final), table3.speed(tables)],
         tables={"runs": table3.joined(tables), "tuning": tuning(tried, found)},
     )
@@ -49,22 +59,13 @@ def stated() -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def candidates(context: Context) -> dict[str, list[Setting]]:
+def candidates(context: Context) -> dict[str, list[RunConfig]]:
     """What is tried for each method, to be looked at on validation images."""
-    table, tried = paper.paper()["table3"], stated()
+    tried, steps = stated(), 20 if context.quick else paper.paper()["table3"]["steps"]
     lrs = tried["lr"][::3] if context.quick else tried["lr"]
     return {
         method: [
-            Setting(
-                task=table3.TASK,
-                method=method,
-                lr=lr,
-                hyperparameters=own,
-                steps=(20 if context.quick else table["steps"],),
-                seeds=tuple(range(1 if context.quick else tried["seeds"])),
-                batch_size=table["batch_size"],
-                on="validation",
-            )
+            table3.setting(method, lr, own, steps, validation_only=True)
             for own in options
             for lr in lrs
         ]
@@ -72,44 +73,51 @@ def candidates(context: Context) -> dict[str, list[Setting]]:
     }
 
 
-def best(settings: Sequence[Setting], found: Mapping[str, polars.DataFrame]) -> Setting:
-    """The setting with the highest mean validation accuracy.
+def best(configs: Sequence[RunConfig], found: Tried) -> RunConfig:
+    """The setting with the highest mean validation accuracy; the first of equals.
 
     Args:
-        settings: The candidates of one method.
-        found: What became of them, by their key.
+        configs: The candidates of one method.
+        found: What became of them.
     """
-    return max(settings, key=lambda setting: _score(found[setting.key]))
+    scores = [_score(found[config.key]) for config in configs]
+    if max(scores) == -math.inf:
+        raise Diverged(f"every step size of {configs[0].method} diverged")
+    return configs[scores.index(max(scores))]
 
 
-def tuning(settings: Sequence[Setting], found: Mapping[str, polars.DataFrame]) -> polars.DataFrame:
-    """Every candidate with its validation accuracy."""
+def tuning(configs: Sequence[RunConfig], found: Tried) -> polars.DataFrame:
+    """Every candidate with its validation accuracy; none where a run diverged."""
     return polars.DataFrame(
         [
             {
-                "method": setting.method,
-                "lr": setting.lr,
-                "hyperparameters": json.dumps(dict(setting.hyperparameters)),
-                "validation_accuracy": _score(found[setting.key]),
+                "method": config.method,
+                "lr": config.lr,
+                "hyperparameters": json.dumps(config.hyperparameters),
+                "validation_accuracy": score if math.isfinite(score) else None,
             }
-            for setting in settings
+            for config in configs
+            for score in [_score(found[config.key])]
         ]
     )
 
 
-def _score(table: polars.DataFrame) -> float:
-    return float(table[CHOSEN_BY].to_numpy().mean())
+def _score(runs: Sequence[StoredRun | Diverged]) -> float:
+    """The mean accuracy over seeds; −∞ if a run diverged."""
+    stored = [run for run in runs if isinstance(run, StoredRun)]
+    if len(stored) < len(runs):
+        return -math.inf
+    return fmean(run.record[CHOSEN_BY] for run in stored)
 
 
-def _final(setting: Setting, context: Context) -> Setting:
-    """The chosen setting, to be measured in full with all seeds."""
-    runs = context.pick(paper.paper()["table3"]["runs"], 2)
-    return replace(setting, seeds=tuple(range(runs)), on="all")
+def _final(config: RunConfig) -> RunConfig:
+    """The chosen setting, to be measured in full."""
+    return config.model_copy(update={"validation_only": False})
 
 
-def _notes(final: Mapping[str, Setting]) -> list[str]:
+def _notes(final: Mapping[str, RunConfig]) -> list[str]:
     tried = stated()
-    edge = [m for m, setting in final.items() if setting.lr in (tried["lr"][0], tried["lr"][-1])]
+    edge = [m for m, config in final.items() if config.lr in (tried["lr"][0], tried["lr"][-1])]
     notes = [
         f"Step sizes tried for every method: {', '.join(f'{lr:g}' for lr in tried['lr'])}; "
         "hyper-parameters as in table3_beyond.toml, the methods' defaults otherwise. Chosen by the "

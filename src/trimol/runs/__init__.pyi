@@ -1,6 +1,5 @@
 from trimol.runs.comparison import Comparison as Comparison
 from trimol.runs.comparison import Difference as Difference
-from trimol.runs.comparison import Row as Row
 from trimol.runs.comparison import compare as compare
 from trimol.runs.comparison import differences as differences
 from trimol.runs.comparison import summarise as summarise
@@ -15,3 +14,4 @@ from trimol.runs.tuning import drop as drop
 from trimol.runs.tuning import compare_tuned as compare_tuned
 from trimol.runs._signals import Interrupted as Interrupted
 from trimol.runs.store import StoredRun as StoredRun
+from trimol.runs.study import Row as Row

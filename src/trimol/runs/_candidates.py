@@ -2,20 +2,20 @@
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from trimol.runs import store
+from trimol.runs._over_seeds import Progress, StepCount
 from trimol.runs._pool import execute_all
 from trimol.runs._storage import StoreError, make_folder
 from trimol.runs.config import RunConfig, configure, hyperparameters_of
 from trimol.runs.store import StoredRun
 from trimol.tasks.task import Goals
-from trimol.training import Diverged, Record
+from trimol.training import Diverged
 
-Watch = Callable[[int, int], None]
 FINAL, TUNING = "runs", store.ASIDE
 CHECKPOINTS = 5  # of a run, if nothing interrupts it
 
@@ -120,9 +120,9 @@ class RunFolders:
         watch: Called with (done, total), in steps.
     """
 
-    def __init__(self, path: Path, jobs: int, total: int, watch: Watch | None = None) -> None:
-        self.path, self.jobs, self.total, self.watch = path, jobs, total, watch
-        self.done: dict[str, int] = {}
+    def __init__(self, path: Path, jobs: int, total: int, watch: Progress | None = None) -> None:
+        self.path, self.jobs = path, jobs
+        self.count = StepCount(total, watch)
 
     def execute(self, wanted: Sequence[Wanted]) -> list[StoredRun | Diverged]:
         """Execute runs, going on with those that are unfinished; in their order."""
@@ -130,9 +130,9 @@ class RunFolders:
             (series.config(candidate, seed), self._place(series, candidate) / f"seed-{seed}")
             for series, candidate, seed in wanted
         ]
-        found = execute_all(runs, jobs=self.jobs, watch=self._look)
+        found = execute_all(runs, jobs=self.jobs, watch=self.count)
         for (config, folder), run in zip(runs, found, strict=True):
-            self._look(config, config.steps, None)
+            self.count(config, config.steps)
             if isinstance(run, StoredRun):  # a finished run is never resumed
                 (folder / store.CHECKPOINT).unlink(missing_ok=True)
         return found
@@ -153,11 +153,6 @@ class RunFolders:
         key = series.key(candidate)
         final = self.path / FINAL / series.folder / key
         return final if final.exists() else self.path / TUNING / series.folder / key
-
-    def _look(self, config: RunConfig, step: int, record: Record | None) -> None:
-        self.done[config.key] = step
-        if self.watch is not None:
-            self.watch(sum(self.done.values()), self.total)
 
 
 def _move(folder: Path, into: Path) -> None:

@@ -2,9 +2,11 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from trimol._checks import whole_number
 from trimol._failures import BadValue
@@ -14,6 +16,7 @@ from trimol.runs._pool import execute_all
 from trimol.runs.config import RunConfig, configure, equal_steps, task_of
 from trimol.runs.statistics import LEVEL, holm, interval, p_value
 from trimol.runs.store import StoredRun
+from trimol.runs.study import Row, row
 from trimol.training import Diverged
 
 ERRORS = ("R_opt", "R_pop", "R_gen", "E_ca", "E_caw")
@@ -37,46 +40,13 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One number of a comparison, in plain units.
-
-    Attributes:
-        method: The method's name.
-        metric: What was measured: an objective or a metric of the task (on test data), ``R_opt``,
-            ``R_pop``, ``R_gen`` (its size), ``E_ca`` (the mean of the squares), ``E_caw``, or
-            ``E_ca_definition``, ``E_ca_unbiased`` (one number of all seeds).
-        mean: The mean over seeds.
-        std: The standard deviation over seeds; None for a single one.
-        n: How many seeds.
-        paper: What the paper says, where it says something.
-        ci: Half the width of the 95 % confidence interval of the mean (Student's t).
-        settings: Step size, hyper-parameters and steps that it was measured with.
-    """
-
-    method: str
-    metric: str
-    mean: float
-    std: float | None
-    n: int
-    paper: float | None = None
-    ci: float | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def json(self) -> dict[str, Any]:
-        """For machines: the settings beside the numbers, where no number has their name."""
-        numbers = {name: getattr(self, name) for name in Row.__dataclass_fields__}
-        del numbers["settings"]
-        return {**self.settings, **numbers}
-
-
-@dataclass(frozen=True)
 class Difference:
     """How a method differs from the first one, seed by seed: same start, same samples.
 
     Attributes:
         method: The method's name.
         baseline: The first method's name.
-        metric: As in `Row`.
+        metric: What was measured, as `summarise` calls it.
         mean: The mean over seeds of this method's number minus the baseline's.
         ci: Half the width of its 95 % confidence interval (Student's t); None for a single seed.
         n: How many seeds both methods finished.
@@ -199,22 +169,36 @@ def summarise(found: Comparison) -> list[Row]:
     E_ca has two readings. ``E_ca`` is the mean over seeds of ‖∇F_S(λ − λ*)‖², as in the paper's
     experiments. ``E_ca_definition`` is the paper's definition, with the mean over seeds inside the
     norm; n seeds leave Var/n of noise in it, which ``E_ca_unbiased`` is free of on average.
+
+    Returns:
+        One dict a number (`trimol.runs.study.row`): ``method``, ``metric`` (an objective or a
+        metric of the task, on test data, or an error; R_gen by its size), ``mean``, ``std`` (None
+        for a single seed), ``n``, ``paper``, ``ci`` (half the width of the 95 % interval of the
+        mean, by Student's t), and the settings: step size, hyper-parameters and steps.
     """
     rows = []
     for method, runs in found.runs.items():
-        settings = _settings(runs[0].config) if runs else {}
-        for metric, values in _columns(runs).items():
-            ci, n = interval(values), len(values)
-            std = statistics.stdev(values) if n > 1 else None
-            rows.append(
-                Row(method, metric, statistics.mean(values), std, n, ci=ci, settings=settings)
-            )
-        if len(runs) > 1:
-            over = conflict_over_runs(run.direction for run in runs)
-            for metric, value in {DEFINITION: over.definition, UNBIASED: over.unbiased}.items():
-                assert value is not None  # more than one run
-                rows.append(Row(method, metric, value, None, len(runs), settings=settings))
+        settings = settings_of(runs[0].config) if runs else {}
+        for metric, values in columns([numbers(run.record) for run in runs]).items():
+            # A number goes before a setting of the same name.
+            rows.append({**settings, **row(method, metric, values), "ci": interval(values)})
+        for metric, value in readings([run.direction for run in runs]).items():
+            own = {**row(method, metric, [value]), "n": len(runs), "ci": None}
+            rows.append({**settings, **own})
     return rows
+
+
+def readings(directions: Sequence[Tensor]) -> dict[str, float]:
+    """What only several seeds together can say: E_ca with the mean over them inside the norm.
+
+    Args:
+        directions: ∇F_S(λ − λ*_ρ), one vector a seed.
+    """
+    if len(directions) < 2:
+        return {}
+    over = conflict_over_runs(directions)
+    assert over.unbiased is not None  # more than one run
+    return {DEFINITION: over.definition, UNBIASED: over.unbiased}
 
 
 def differences(found: Comparison) -> list[Difference]:
@@ -236,9 +220,8 @@ def differences(found: Comparison) -> list[Difference]:
     ]
 
 
-def numbers(run: StoredRun) -> dict[str, float]:
-    """What a finished run is compared by: test losses and metrics by name, then the errors."""
-    record = run.record
+def numbers(record: Mapping[str, float]) -> dict[str, float]:
+    """What a run is compared by: test losses and metrics by name, then the errors."""
     named = {
         name.partition("/")[2]: value
         for kind in ("test_loss/", "metric/")
@@ -248,6 +231,24 @@ def numbers(run: StoredRun) -> dict[str, float]:
     # |R_gen| of each run, as in the paper.
     errors = {name: abs(record[name]) for name in ERRORS if name in record}
     return {**named, **errors}
+
+
+def columns(each: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+    """Every number by its name, over the runs that have it.
+
+    >>> columns([{"a": 1.0}, {"a": 2.0, "b": 3.0}])
+    {'a': [1.0, 2.0], 'b': [3.0]}
+    """
+    values: dict[str, list[float]] = {}
+    for own in each:
+        for name, value in own.items():
+            values.setdefault(name, []).append(value)
+    return values
+
+
+def settings_of(config: RunConfig) -> dict[str, Any]:
+    """What rows say of how a run was made."""
+    return {"lr": config.lr, **config.hyperparameters, "steps": config.steps}
 
 
 def _comparison(
@@ -268,26 +269,8 @@ def _comparison(
     return Comparison(task, runs, failed)
 
 
-def _columns(runs: Sequence[StoredRun]) -> dict[str, list[float]]:
-    """Every number that was measured, by its name, over the runs."""
-    columns: dict[str, list[float]] = {}
-    for run in runs:
-        for name, value in numbers(run).items():
-            columns.setdefault(name, []).append(value)
-    return columns
-
-
 def _paired(first: Sequence[StoredRun], second: Sequence[StoredRun]) -> dict[str, list[float]]:
     """Second minus first, seed by seed, of every number that both have."""
-    before = {run.config.seed: numbers(run) for run in first}
-    found: dict[str, list[float]] = {}
-    for run in second:
-        start = before.get(run.config.seed, {})
-        for name, value in numbers(run).items():
-            if name in start:
-                found.setdefault(name, []).append(value - start[name])
-    return found
-
-
-def _settings(config: RunConfig) -> dict[str, Any]:
-    return {"lr": config.lr, **config.hyperparameters, "steps": config.steps}
+    before = {run.config.seed: numbers(run.record) for run in first}
+    pairs = [(before.get(run.config.seed, {}), numbers(run.record)) for run in second]
+    return columns([{k: own[k] - old[k] for k in own if k in old} for old, own in pairs])

@@ -30,10 +30,14 @@ def interval(values: Sequence[float], level: float = LEVEL) -> float | None:
         >>> round(interval([1.0, 2.0, 3.0]), 4)  # 4.3027 · 1/√3
         2.4841
     """
-    if len(values) < 2:
+    n = len(values)
+    if n < 2:
         return None
-    half = quantile(len(values) - 1, level)
-    return half * statistics.stdev(values) / math.sqrt(len(values))
+    # Scaled, so that values near the largest float do not overflow when squared.
+    scale = max(map(abs, values)) or 1.0
+    centre = math.fsum(value / scale for value in values) / n
+    squares = math.fsum((value / scale - centre) ** 2 for value in values)
+    return scale * quantile(n - 1, level) * math.sqrt(squares / (n - 1) / n)
 
 
 @cache

@@ -44,6 +44,8 @@ DIRECTIONS = "directions.pt"
 SUMMARY = "summary.json"
 # A folder of runs that only served to choose a setting (`trimol.runs.tuning`).
 ASIDE = "tuning-only"
+# A folder of runs that studies share, and report on themselves.
+OF_STUDIES = "runs-of-studies"
 
 
 @dataclass(frozen=True)
@@ -104,11 +106,13 @@ def find(folder: Path | str) -> list[StoredRun]:
     """All runs in a folder and the folders below it, finished or not, sorted by path.
 
     A ``config.json`` that is no run's is passed over, and so are the runs below a folder
-    ``tuning-only`` (unless it is the folder asked for, or above it): they are not to be mixed with
-    those that a study is about.
+    ``tuning-only`` or ``runs-of-studies`` (unless it is the folder asked for, or above it): they
+    are not to be mixed with those that are to be looked at.
     """
     files = sorted(
-        file for file in Path(folder).rglob(CONFIG) if ASIDE not in file.relative_to(folder).parts
+        file
+        for file in Path(folder).rglob(CONFIG)
+        if not {ASIDE, OF_STUDIES} & set(file.relative_to(folder).parts)
     )
     return [load(file.parent) for file in files if _is_config(file)]
 

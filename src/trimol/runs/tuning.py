@@ -30,9 +30,10 @@ from trimol import methods
 from trimol._checks import whole_number
 from trimol._failures import BadValue
 from trimol.runs import _tuning_tables as tables
-from trimol.runs._candidates import Candidate, RunFolders, Series, Wanted, Watch
+from trimol.runs._candidates import Candidate, RunFolders, Series, Wanted
 from trimol.runs._judging import checked_goals, chosen, drop, jointly, standing
 from trimol.runs._lock import locked
+from trimol.runs._over_seeds import Progress
 from trimol.runs._pool import cores
 from trimol.runs._storage import make_folder, write_table
 from trimol.runs._tuning_tables import ALONE, Judged, Values, judged, means
@@ -148,7 +149,7 @@ class Outcome:
 
 
 def compare_tuned(
-    plan: TuningPlan, folder: Path | str, *, jobs: int | None = None, watch: Watch | None = None
+    plan: TuningPlan, folder: Path | str, *, jobs: int | None = None, watch: Progress | None = None
 ) -> Outcome:
     """Run a comparison of tuned methods, or go on with it, or read what is finished.
 
@@ -177,7 +178,7 @@ def compare_tuned(
 class _Work:
     """One comparison of tuned methods at work."""
 
-    def __init__(self, plan: TuningPlan, folder: Path, jobs: int, watch: Watch | None) -> None:
+    def __init__(self, plan: TuningPlan, folder: Path, jobs: int, watch: Progress | None) -> None:
         self.plan = plan
         self.goals = _goals(plan)
         self.epoch = self._steps_per_epoch(plan.batch_size)

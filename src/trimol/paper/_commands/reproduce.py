@@ -18,9 +18,7 @@ from trimol.paper import _studies as studies
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trimol.runs import Row
-    from trimol.runs import study as results
-    from trimol.runs.study import Study
+    from trimol.runs.study import Row, Study
 
 ALL = "all"
 MOST_ROWS = 40  # more are for machines: they are in study.json
@@ -158,30 +156,21 @@ def _show(study: "Study") -> None:
     console.print()
 
 
-def compared(rows: Sequence["results.Row"]) -> list["Row"]:
+def compared(rows: Sequence["Row"]) -> list["Row"]:
     """The rows that make a table of methods and metrics, for a study that says its budgets.
 
     Left out are metrics that are a share of another (``ΔA_id/depth``) or another reading of it
     (``ΔA_id (…)``). None for other studies.
 
     >>> row = {"method": "modo", "metric": "mIoU", "mean": 0.5, "std": None, "n": 1, "ci": None}
-    >>> [each.method for each in compared([{**row, "budget": "paper"}])]
+    >>> [each["method"] for each in compared([{**row, "budget": "paper"}])]
     ["modo, paper's budget"]
     >>> compared([row])
     []
     """
-    from trimol.runs import Row
-
     labels = {"equal": "{}", "paper": "{}, paper's budget"}
     return [
-        Row(
-            method=labels[row["budget"]].format(row["method"]),
-            metric=row["metric"],
-            mean=row["mean"],
-            std=row["std"],
-            n=row["n"],
-            ci=row["ci"],
-        )
+        {**row, "method": labels[row["budget"]].format(row["method"])}
         for row in rows
         if "budget" in row
         and not {"/", "("} & set(row["metric"])

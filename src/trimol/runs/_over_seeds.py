@@ -1,0 +1,118 @@
+"""Settings, each run with several seeds, and what was measured as one table a setting."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import polars
+
+from trimol.runs import store
+from trimol.runs._pool import cores, execute_all
+from trimol.runs.comparison import folder_name, readings
+from trimol.runs.config import RunConfig
+from trimol.runs.store import StoredRun
+from trimol.training import Diverged, Record
+
+Progress = Callable[[int, int], None]
+
+
+class StepCount:
+    """Counts the steps of many runs, for one who watches them as a whole.
+
+    Args:
+        total: The steps of all runs.
+        watch: Called with (done, total).
+    """
+
+    def __init__(self, total: int, watch: Progress | None) -> None:
+        self.total, self.watch, self.done = total, watch, 0
+        self.each: dict[str, int] = {}
+
+    def __call__(self, config: RunConfig, step: int, record: Record | None = None) -> None:
+        self.done += step - self.each.get(config.key, 0)
+        self.each[config.key] = step
+        if self.watch is not None:
+            self.watch(self.done, self.total)
+
+
+def run_over_seeds(
+    settings: Sequence[RunConfig],
+    seeds: int,
+    folder: Path,
+    watch: Progress | None = None,
+    *,
+    jobs: int | None = None,
+) -> list[list[StoredRun | Diverged]]:
+    """Run each setting with so many seeds, or read what is finished.
+
+    Args:
+        settings: What is run; the same one twice is run once.
+        seeds: How many runs each has, with the seeds from 0.
+        folder: Where runs are kept, in a folder that belongs to studies: reports pass over them.
+        watch: Called with (done, total), in steps of all runs.
+        jobs: How many at a time; as many as there are cores by default.
+
+    Returns:
+        For each setting its runs in the order of the seeds; where one diverged, that it did.
+    """
+    each = [[s.model_copy(update={"seed": seed}) for seed in range(seeds)] for s in settings]
+    home = folder / store.OF_STUDIES
+    runs = {c.key: (c, home / folder_name(c)) for own in each for c in own}
+    count = StepCount(sum(config.steps for config, _ in runs.values()), watch)
+    for config, path in runs.values():
+        count(config, config.steps if (path / store.SUMMARY).exists() else 0)
+    executed = execute_all(list(runs.values()), jobs=jobs or cores(), watch=count)
+    found = dict(zip(runs, executed, strict=True))
+    return [[found[config.key] for config in own] for own in each]
+
+
+def table_of(runs: Sequence[StoredRun | Diverged]) -> polars.DataFrame:
+    """What was measured of one setting.
+
+    Returns:
+        One row a seed and measurement: ``seed``, then the record (`trimol.training.records`), then
+        of all seeds together ``E_ca_definition`` and ``E_ca_unbiased``, and the seconds of wall
+        clock that training and measuring the whole run took.
+
+    Raises:
+        Diverged: A run did.
+    """
+    stored = []
+    for seed, run in enumerate(runs):
+        if isinstance(run, Diverged):
+            raise Diverged(f"the run with seed {seed} diverged: {run}")
+        stored.append(run)
+    table = polars.concat([_rows(run) for run in stored], how="diagonal")
+    together = [{"step": step, **_readings(stored, step)} for step in sorted(set(table["step"]))]
+    return table.join(polars.DataFrame(together), on="step", maintain_order="left").sort(
+        "step", maintain_order=True
+    )
+
+
+def seconds(table: polars.DataFrame) -> tuple[float, float]:
+    """The seconds of wall clock that training and measuring all seeds of a setting took."""
+    last = at_end(table)
+    return float(last["train_seconds"].sum()), float(last["measure_seconds"].sum())
+
+
+def at_end(table: polars.DataFrame) -> polars.DataFrame:
+    """The last measurement of every seed."""
+    return table.filter(polars.col("step") == table["step"].max())
+
+
+def _rows(run: StoredRun) -> polars.DataFrame:
+    took = run.summary or {}
+    measuring = took.get("measuring", 0.0)
+    return run.metrics.select(
+        polars.lit(run.config.seed, polars.Int64).alias("seed"),
+        polars.all(),
+        polars.lit(took["seconds"] - measuring).alias("train_seconds"),
+        polars.lit(measuring).alias("measure_seconds"),
+    )
+
+
+def _readings(runs: Sequence[StoredRun], step: int) -> dict[str, float]:
+    """The readings of E_ca over seeds, at a step whose vectors were kept."""
+    config = runs[0].config
+    if config.validation_only or step not in (config.steps, *config.measure_at):
+        return {}
+    return readings([r.direction if step == config.steps else r.directions[step] for r in runs])
