@@ -6,7 +6,6 @@ from pathlib import Path
 import polars
 import pytest
 
-from trimol.paper import _draw_fig4 as fig4_draw
 from trimol.paper import _printed_mnist as table3_paper
 from trimol.paper import claims, fig4
 from trimol.paper._studies import Context
@@ -23,19 +22,23 @@ def test_the_sweeps_are_the_paper_s(tmp_path: Path) -> None:
     by_sweep = {name: [p for p in points if p.sweep == name] for name in ("T", "alpha", "gamma")}
     assert [p.value for p in by_sweep["alpha"]] == [p.value for p in by_sweep["gamma"]] == grid
     for point in by_sweep["alpha"]:
-        assert point.setting.lr == point.value
-        assert point.setting.hyperparameters == {"gamma": 0.01}
+        assert point.config.lr == point.value
+        assert point.config.hyperparameters == {"gamma": 0.01}
     for point in by_sweep["gamma"]:
-        assert point.setting.hyperparameters == {"gamma": point.value}
-        assert point.setting.lr == 0.1
+        assert point.config.hyperparameters == {"gamma": point.value}
+        assert point.config.lr == 0.1
     for point in (*by_sweep["alpha"], *by_sweep["gamma"]):
-        assert point.setting.steps == (1000,)
-        assert point.setting.seeds == tuple(range(10))
-    runs = {p.setting.key for p in (*by_sweep["alpha"], *by_sweep["gamma"])}
+        assert point.config.steps == 1000
+        assert point.config.measure_at == ()
+    runs = {p.config.key for p in (*by_sweep["alpha"], *by_sweep["gamma"])}
+    assert table3_paper.paper()["fig4"]["runs"] == 10
     assert len(runs) == 21  # the default is in both sweeps, and run once
-    assert {p.setting.key for p in by_sweep["T"]} == {by_sweep["T"][0].setting.key}
+    assert {p.config.key for p in by_sweep["T"]} == {by_sweep["T"][0].config.key}
     assert [p.value for p in by_sweep["T"]] == [p.step for p in by_sweep["T"]]
     assert (by_sweep["T"][0].step, by_sweep["T"][-1].step) == (10, 10_000)
+    long = by_sweep["T"][0].config
+    assert long.measure_at == tuple(p.step for p in by_sweep["T"])
+    assert long.steps == 10_000
 
 
 def test_full_goes_as_far_as_the_paper(tmp_path: Path) -> None:
@@ -48,7 +51,7 @@ def tables(points: list[fig4.Point]) -> dict[str, polars.DataFrame]:
     made: dict[str, list[dict[str, float]]] = {}
     for point in points:
         for seed, factor in ((0, 0.9), (1, 1.1)):
-            made.setdefault(point.setting.key, []).append(
+            made.setdefault(point.config.key, []).append(
                 {
                     "seed": seed,
                     "step": point.step,
@@ -69,7 +72,7 @@ def tables(points: list[fig4.Point]) -> dict[str, polars.DataFrame]:
 def points(tmp_path: Path) -> list[fig4.Point]:
     found = fig4.sweeps(context(tmp_path, quick=True, seeds=2))
     apart = [p for p in found if p.sweep != "gamma"]  # each with runs of its own
-    return [replace(p, setting=replace(p.setting, batch_size=16)) for p in apart]
+    return [replace(p, config=p.config.model_copy(update={"batch_size": 16})) for p in apart]
 
 
 def test_numbers_of_each_place(points: list[fig4.Point]) -> None:
@@ -88,16 +91,16 @@ def test_numbers_of_each_place(points: list[fig4.Point]) -> None:
 
 def test_curves_have_bars_of_half_a_standard_deviation(points: list[fig4.Point]) -> None:
     table = fig4.tidy(points, tables(points))
-    found = fig4_draw.curve(table, "alpha", "R_opt")
+    found = fig4.curve(table, "alpha", "R_opt")
     assert found.means == pytest.approx(found.values)
     for value, bar in zip(found.values, found.bars, strict=True):
         assert bar == pytest.approx(0.5 * 2**0.5 * 0.1 * value)  # std of 0.9 and 1.1 is √2 ∕ 10
-    together = fig4_draw.curve(table, "alpha", "E_ca_definition")
+    together = fig4.curve(table, "alpha", "E_ca_definition")
     assert set(together.bars) == {0.0}
 
 
 def test_the_figure_is_drawn(points: list[fig4.Point], tmp_path: Path) -> None:
-    names = fig4_draw.draw(fig4.tidy(points, tables(points)), tmp_path)
+    names = fig4.draw(fig4.tidy(points, tables(points)), tmp_path)
     assert names == ["fig4.svg", "fig4.png"]
     assert all((tmp_path / name).stat().st_size > 5000 for name in names)
 

@@ -11,9 +11,12 @@ from trimol.paper import _printed_mnist as table3_paper
 from trimol.paper import _studies as registry
 from trimol.paper import table3, table3_beyond
 from trimol.paper._studies import Context
-from trimol.runs import _seeds as seeds
+from trimol.runs import StoredRun
+from trimol.runs import _over_seeds as over_seeds
 from trimol.runs import study as results
-from trimol.runs._seeds import Setting
+from trimol.runs.config import RunConfig
+from trimol.runs.store import table as table_of_records
+from trimol.training import Diverged
 
 
 @pytest.fixture
@@ -21,13 +24,8 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     """A quick run on images of our own; one process, as the machine's cores are the tests'."""
     monkeypatch.setenv("TRIMOL_DATA", str(tmp_path / "data"))
     images.write(tmp_path / "data")
-    monkeypatch.setattr(seeds, "cores", lambda: 1)
-    original = Setting.__init__
-
-    def small(self: Setting, **given: object) -> None:
-        original(self, **{"options": {"hidden": 8, "validation": 100}, **given})  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Setting, "__init__", small)
+    monkeypatch.setattr(over_seeds, "cores", lambda: 1)
+    monkeypatch.setattr(table3, "OPTIONS", {"hidden": 8, "validation": 100})
     folder = tmp_path / "out"
     folder.mkdir()
     return Context(folder / "study", folder / "parts", folder, quick=True, seeds=2)
@@ -50,10 +48,9 @@ def test_rows_of_table_3(context: Context) -> None:
 
 def test_cells_are_judged(tmp_path: Path) -> None:
     cell = table3_paper.cells("modo")["R_opt"]
-    setting = Setting(
-        task="mnist", method="modo", lr=1.0, steps=(10,), seeds=(0, 1, 2),
-        hyperparameters={"gamma": 1.0},
-    )  # fmt: skip
+    config = RunConfig(
+        task="mnist", method="modo", lr=1.0, steps=10, hyperparameters={"gamma": 1.0}
+    )
     table = polars.DataFrame(
         {
             "seed": [0, 1, 2],
@@ -63,7 +60,7 @@ def test_cells_are_judged(tmp_path: Path) -> None:
             "R_gen": [-1e-4, 1e-4, 1e-4],
         }
     )
-    rows = {row["metric"]: row for row in table3.rows_of(setting, table, compare=True)}
+    rows = {row["metric"]: row for row in table3.rows_of(config, table, compare=True)}
     assert rows["R_opt"]["verdict"] == "agrees"
     assert rows["R_opt"]["within_2_std"]
     assert rows["R_opt"]["paper"] == 1.9e-3
@@ -94,16 +91,27 @@ def test_every_method_is_tuned_and_measured(
     assert any("10 000 validation images" in note for note in study.notes)
 
 
+def looked_at(config: RunConfig, accuracy: float) -> StoredRun:
+    record = {"step": 10, "samples": 640, "validation/accuracy": accuracy}
+    return StoredRun(Path("x"), config, {}, table_of_records([record]), {"record": record}, ())
+
+
 def test_the_best_candidate_is_the_most_accurate() -> None:
     candidates = [
-        Setting("mnist", "static", lr, (10,), (0, 1), on="validation") for lr in (0.1, 1.0, 10.0)
+        RunConfig(task="mnist", method="static", lr=lr, steps=10, validation_only=True)
+        for lr in (0.1, 1.0, 10.0, 100.0)
     ]
     accuracies = ([0.5, 0.7], [0.8, 0.6], [0.1, 0.9])
-    found = {
-        setting.key: polars.DataFrame({"validation/accuracy": each})
-        for setting, each in zip(candidates, accuracies, strict=True)
+    found: dict[str, list[StoredRun | Diverged]] = {
+        config.key: [looked_at(config, accuracy) for accuracy in each]
+        for config, each in zip(candidates, accuracies, strict=False)
     }
+    found[candidates[3].key] = [looked_at(candidates[3], 0.99), Diverged("at step 3")]
     assert table3_beyond.best(candidates, found).lr == 1.0
+    shown = table3_beyond.tuning(candidates, found)["validation_accuracy"].to_list()
+    assert shown == [pytest.approx(0.6), pytest.approx(0.7), pytest.approx(0.5), None]
+    with pytest.raises(Diverged, match="every step size of static diverged"):
+        table3_beyond.best(candidates[3:], found)
 
 
 def test_the_grid_names_methods_and_their_hyperparameters() -> None:

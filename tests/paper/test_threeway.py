@@ -6,10 +6,9 @@ import images
 import polars
 import pytest
 
-from trimol.paper import _draw_threeway as threeway_draw
 from trimol.paper import threeway
 from trimol.paper._studies import Context
-from trimol.runs import _seeds as seeds
+from trimol.runs import _over_seeds as over_seeds
 from trimol.theory import plan
 
 
@@ -27,9 +26,10 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
 def test_only_the_weights_differ(context: Context) -> None:
     for task, lr in threeway.LRS.items():
         sweep = threeway.sweep(task, context)
-        assert {(s.lr, s.steps, s.seeds) for s in sweep.settings} == {
-            (lr, (1000,), tuple(range(10)))
+        assert {(s.task, s.lr, s.steps, s.batch_size) for s in sweep.settings} == {
+            (task, lr, 1000, 64)
         }
+        assert threeway.RUNS == 10
         assert list(sweep.ends) == ["static", "mgda"]
         assert set(threeway.GAMMAS) <= set(sweep.modo)
         assert list(sweep.modo) == sorted(sweep.modo)
@@ -68,7 +68,7 @@ def made_up(task: str = "digits") -> polars.DataFrame:
 
 
 def test_places_in_order_with_intervals() -> None:
-    found = threeway_draw.places(made_up(), "digits")
+    found = threeway.places(made_up(), "digits")
     assert [(p.method, p.gamma) for p in found] == [
         ("modo", 0.01),
         ("modo", 1.0),
@@ -82,13 +82,13 @@ def test_places_in_order_with_intervals() -> None:
 
 def test_the_picture_is_drawn(tmp_path: Path) -> None:
     table = polars.concat([made_up("digits"), made_up("mnist")])
-    names = threeway_draw.draw(table, {"mnist": 0.03, "digits": 0.01}, tmp_path)
+    names = threeway.draw(table, {"mnist": 0.03, "digits": 0.01}, tmp_path)
     assert names == ["threeway.svg", "threeway.png"]
     assert all((tmp_path / name).stat().st_size > 5000 for name in names)
 
 
 def test_a_quick_run_from_end_to_end(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seeds, "cores", lambda: 1)
+    monkeypatch.setattr(over_seeds, "cores", lambda: 1)
     monkeypatch.setattr(threeway, "LRS", {"digits": 1.0})
     quick = Context(context.folder, context.parts, context.root, quick=True, seeds=2)
     study = threeway.threeway(quick)

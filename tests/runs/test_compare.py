@@ -17,9 +17,10 @@ from trimol.runs import (
     differences,
     summarise,
 )
+from trimol.runs import _storage as files
 from trimol.runs._pool import execute_all
 from trimol.runs.comparison import Comparison, folder_name
-from trimol.tasks import load
+from trimol.tasks import get, load
 from trimol.training import Diverged, Record, RunError, assess, start, train
 
 NAMES = ["cross-entropy", "MSE", "Huber", "accuracy", "R_opt", "R_pop", "R_gen", "E_ca"]
@@ -235,3 +236,41 @@ def test_several_processes_interrupted_and_failing(tmp_path: Path) -> None:
     (tmp_path / "mgda" / "checkpoint.pt").write_bytes(b"damaged")
     with pytest.raises(RunError, match=r"checkpoint.pt is damaged"):
         execute_all(runs, jobs=2)
+
+
+def test_a_task_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    kind = get("digits")
+    original = kind.__init__
+
+    def counted(self: object, **options: object) -> None:
+        made.append(self)
+        original(self, **options)
+
+    monkeypatch.setattr(kind, "__init__", counted)
+    options = {"hidden": 6}
+    for _ in range(2):
+        compare(
+            "digits", ["static", "modo"], folder=tmp_path, seeds=2, steps=2, task_options=options
+        )
+    assert len(made) == 1
+
+
+def test_a_finished_run_is_read_once(found: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    original = files._read
+
+    def counted(path: Path) -> bytes:
+        read.append(path)
+        return original(path)
+
+    monkeypatch.setattr(files, "_read", counted)
+    folder = found.runs["static"][0].path.parent
+    again = compare("digits", ["static", "mgda"], folder=folder, seeds=3, steps=4)
+    summarise(again)
+    differences(again)
+    names = {"config.json", "environment.json", "metrics.parquet", "summary.json", "direction.pt"}
+    for runs in again.runs.values():
+        for run in runs:
+            assert {path.name for path in read if path.parent == run.path} == names
+    assert len(read) == len(set(read))

@@ -8,8 +8,15 @@ import pytest
 from pydantic import ValidationError
 
 from trimol import methods
-from trimol.runs.config import RunConfig, checked, configure, hyperparameters_of, steps_per_epoch
-from trimol.tasks import get
+from trimol.runs.config import (
+    RunConfig,
+    checked,
+    configure,
+    equal_steps,
+    hyperparameters_of,
+    steps_per_epoch,
+)
+from trimol.tasks import get, load
 
 BASE: dict[str, Any] = {"task": "digits", "method": "modo", "lr": 1.0, "steps": 100}
 
@@ -111,3 +118,33 @@ def test_bad_names(arguments: tuple[str, str], message: str) -> None:
 def test_every_methods_hyperparameters_are_known() -> None:
     for name in methods.names():
         assert "every" in hyperparameters_of(name), name
+
+
+def test_names_of_runs_on_disk_stay() -> None:
+    """Runs of earlier versions are found under the names that they were given."""
+    plain = RunConfig(task="digits", method="modo", lr=1.0, steps=100)
+    assert plain.key == "fb015c7fe6db"
+    full = RunConfig(
+        task="digits", method="modo", hyperparameters={"gamma": 0.5}, lr=0.1, steps=10, seed=3,
+        batch_size=8, rho=0.1, measure_every=2, score_every=5, task_options={"hidden": 5},
+    )  # fmt: skip
+    assert full.key == "c662a62b88c9"
+    for later in ({"measure_at": (5,)}, {"validation_only": True}):
+        assert plain.model_copy(update=later).key != plain.key
+
+
+@pytest.mark.parametrize("steps", [(5, 5), (5, 3)])
+def test_steps_to_measure_at_rise(steps: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="measure_at: must be rising numbers, found"):
+        checked(task="digits", method="modo", lr=0.1, steps=9, measure_at=steps)
+    with pytest.raises(ValueError, match=r"measure_at\.0: input should be greater than or equal"):
+        checked(task="digits", method="modo", lr=0.1, steps=9, measure_at=(-1,))
+
+
+def test_a_growing_method_takes_as_many_samples() -> None:
+    steps = equal_steps("digits", "smg", 12, 16)
+    assert steps < 12
+    assert equal_steps("digits", "modo", 12, 16) == 12
+    task, growth = load("digits"), methods.get("smg").growth
+    sampler = task.sampler(task.data(), 16, growth=growth, seed=0)
+    assert sampler.samples(steps) <= 12 * 16 < sampler.samples(steps + 1)

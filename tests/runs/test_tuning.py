@@ -240,14 +240,15 @@ def test_nothing_is_run_twice(
 ) -> None:
     found, folder = compared
     ran: list[Path] = []
-    real = pool.execute
+    real = pool.execute_unit
 
-    def counted(config: Any, path: Path, **others: Any) -> Any:
-        if not (path / store.SUMMARY).exists():
+    def counted(unit: Any, watch: Any) -> Any:
+        for _, path in unit.jobs:
+            assert not (path / store.SUMMARY).exists()
             ran.append(path.relative_to(folder))
-        return real(config, path, **others)
+        return real(unit, watch)
 
-    monkeypatch.setattr(pool, "execute", counted)
+    monkeypatch.setattr(pool, "execute_unit", counted)
     told: list[tuple[int, int]] = []
     again = compare_tuned(plan(task), folder, jobs=1, watch=lambda *now: told.append(now))
     assert ran == []
@@ -307,14 +308,15 @@ def test_no_candidate_is_left(task: str, tmp_path: Path) -> None:
 def test_a_final_run_that_diverges(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = pool.execute
+    real = pool.execute_unit
 
-    def failing(config: Any, path: Path, **others: Any) -> Any:
-        if config.seed == 1 and config.method == "modo":
-            raise Diverged("the loss 'up' is nan at step 3")
-        return real(config, path, **others)
+    def failing(unit: Any, watch: Any) -> Any:
+        for config, path in unit.jobs:
+            if config.seed == 1 and config.method == "modo":
+                return {path: Diverged("the loss 'up' is nan at step 3")}
+        return real(unit, watch)
 
-    monkeypatch.setattr(pool, "execute", failing)
+    monkeypatch.setattr(pool, "execute_unit", failing)
     with pytest.raises(Diverged, match=r"modo diverged with seed 1: the loss 'up' is nan at step"):
         compare_tuned(plan(task), tmp_path, jobs=1)
 
@@ -412,6 +414,6 @@ def test_processes_are_not_started_by_processes(
 ) -> None:
     """As happens to a script that starts runs without asking whether it is the main one."""
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: object())
-    runs = [(configure("digits", "static", steps=1, seed=s), tmp_path / str(s)) for s in (0, 1)]
+    runs = [(configure("digits", m, steps=1), tmp_path / m) for m in ("static", "mgda")]
     with pytest.raises(RunError, match="if __name__"):
         pool.execute_all(runs, jobs=2)
