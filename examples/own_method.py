@@ -5,8 +5,8 @@
 What each part is for is told in docs/adding-a-method.md.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar, Self
+from collections.abc import Iterable
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
@@ -14,13 +14,14 @@ from torch import Tensor
 from trimol import simplex
 from trimol.gradients import Evidence
 from trimol.methods import Method, checks
-from trimol.methods.base import Needs
+from trimol.methods.base import Needs, Options, State
 from trimol.testing import CHECKS, Row
 
 
 def smooth_step(average: Tensor, gramian: Tensor, beta: float) -> Tensor:
-    """H ← H + β(GᵀG − H): the update, on tensors alone (batchable)."""
-    return torch.lerp(average, gramian, beta)
+    """H ← H + β(GᵀG − H), or GᵀG where nothing was seen yet, on tensors alone (batchable)."""
+    fresh = ~average.flatten(-2).any(-1)[..., None, None]
+    return torch.where(fresh, gramian, torch.lerp(average, gramian, beta))
 
 
 class SmoothMGDA(Method):
@@ -35,11 +36,8 @@ class SmoothMGDA(Method):
     with :math:`\beta` = ``beta``. β = 1 is MGDA. One backward per objective; state of M² numbers.
 
     Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
         beta: β in [0, 1], the share of the new batch.
         weights: λ before the first step; matters only where that step's gradients are not finite.
-        every: Compute new weights every so many steps.
 
     Example:
         >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
@@ -55,6 +53,7 @@ class SmoothMGDA(Method):
     needs: ClassVar[Needs] = "gramian"
     summary: ClassVar[str] = "MGDA on a moving average of the Gramian."
     reference: ClassVar[str] = "desideri2012multiple"
+    shown: ClassVar[tuple[str, ...]] = ("beta",)
     average: Tensor
 
     def __init__(
@@ -63,29 +62,17 @@ class SmoothMGDA(Method):
         objectives: int,
         *,
         beta: float = 0.1,
-        weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, objectives, weights=weights, every=every)
+        super().__init__(params, objectives, **options)
         self.beta = checks.fraction("beta", beta)
-        # Carried from step to step, so a buffer: saved, loaded, moved. Zeros: nothing seen yet.
-        self.register_buffer("average", self.weights.new_zeros(objectives, objectives))
+        # Saved, loaded, moved and reset by the base class. Zeros: nothing seen yet.
+        self.carry(average=self.weights.new_zeros(objectives, objectives))
 
-    def weigh(self, evidence: Evidence) -> Tensor:
-        """The min-norm weights of the average."""
-        gramian = evidence.gramian().to(self.average)  # raises before the state changes
-        share = self.beta if self.average.any() else 1.0
-        self.average = smooth_step(self.average, gramian, share)
-        return simplex.min_norm(self.average)
-
-    def reset(self) -> Self:
-        """Back to the state of a new instance."""
-        self.average = torch.zeros_like(self.average)
-        return super().reset()
-
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, beta={self.beta:g}"
+    def weigh(self, evidence: Evidence) -> State:
+        """The min-norm weights of the average, and the average."""
+        average = smooth_step(self.average, evidence.gramian().to(self.average), self.beta)
+        return {"weights": simplex.min_norm(average), "average": average}
 
 
 # What it promises: a fresh one is MGDA, so its first direction conflicts with no gradient.

@@ -1,7 +1,15 @@
 from trimol.methods.algorithms import *
+from trimol import data as data
+from trimol import errors as errors
 from trimol import gradients as gradients
 from trimol import methods as methods
+from trimol import report as report
+from trimol import runs as runs
+from trimol import simplex as simplex
+from trimol import tasks as tasks
+from trimol import testing as testing
 from trimol import theory as theory
+from trimol import training as training
 from trimol._version import __version__ as __version__
 from trimol.data import draws as draws
 from trimol.data import pairs as pairs
@@ -10,7 +18,6 @@ from trimol.errors import Estimate as Estimate
 from trimol.errors import conflict_over_runs as conflict_over_runs
 from trimol.errors import estimate as estimate
 from trimol.errors import measure as measure
-from trimol import simplex as simplex
 from trimol.methods._citation import citation as citation
 from trimol.tasks import Data as Data
 from trimol.tasks import Settings as Settings

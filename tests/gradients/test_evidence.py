@@ -194,7 +194,7 @@ def test_the_scalar_of_chosen_draws() -> None:
     draws = [model(x) for x in batches(3)]
     evidence = Evidence(draws, params, 3)
     evidence.product(WEIGHTS)
-    scalar = evidence.scalar(WEIGHTS, [draws[2]])
+    scalar = evidence.scalar(WEIGHTS, slice(2, 3))
     torch.testing.assert_close(scalar, draws[2] @ WEIGHTS)
     torch.testing.assert_close(gradients(scalar, params), gradients(draws[2] @ WEIGHTS, params))
     heads = list(model.heads.parameters())

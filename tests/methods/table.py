@@ -27,8 +27,15 @@ TABLE: dict[str, Row] = {
     "cagrad": Row(trimol.CAGrad, total="any", alone="parallel"),
     "moco": Row(trimol.MoCo, combines=False, conflict_free=True, stationary="weakly"),
     "mgdaub": Row(trimol.MGDAUB, stationary="weakly", call=with_representation),
-    "dwa": Row(trimol.DWA, settings={"period": 1}),
-    "uw": Row(trimol.UW, settings={"lr": 0.1}, total="any", alone="parallel", degree=None),
+    "dwa": Row(trimol.DWA, settings={"period": 1}, moves_with="old"),
+    "uw": Row(
+        trimol.UW,
+        settings={"lr": 0.1},
+        total="any",
+        moves_with="old",
+        alone="parallel",
+        degree=None,
+    ),
     "stch": Row(trimol.STCH, degree=None),
     "upgrad": Row(trimol.UPGrad, total="any", conflict_free=True, stationary="strongly"),
     "pcgrad": Row(trimol.PCGrad, total="any", equivariant=False),
@@ -51,7 +58,13 @@ TABLE: dict[str, Row] = {
         degree=-1 / 3,
         alone="parallel",
     ),
-    "gradnorm": Row(trimol.GradNorm, settings={"lr": 0.1}, total="objectives", degree=None),
+    "gradnorm": Row(
+        trimol.GradNorm,
+        settings={"lr": 0.1},
+        total="objectives",
+        moves_with="old",
+        degree=None,
+    ),
     # Bounds are told by number, so that permuting the objectives is another problem.
     "preference": Row(
         trimol.Preference,
@@ -74,7 +87,7 @@ VARIANTS: dict[str, Row] = {
         settings={"rho": 0.1}, conflict_free=False, stationary="zero", degree=None
     ),
     "mgda-chunk": TABLE["mgda"].variant(settings={"chunk": 2}),
-    "modo-simultaneous": TABLE["modo"].variant(settings={"simultaneous": True}),
+    "modo-simultaneous": TABLE["modo"].variant(settings={"simultaneous": True}, moves_with="old"),
     "modo-three-draws": TABLE["modo"].variant(settings={"draws": 3}, moves_on=slice(2, 3)),
     "crmogm-mgda": TABLE["crmogm"].variant(
         settings={"alpha": 0.0}, conflict_free=True, stationary="weakly"
@@ -91,7 +104,9 @@ VARIANTS: dict[str, Row] = {
     "cagrad-wide": TABLE["cagrad"].variant(
         settings={"c": 1.0}, conflict_free=True, stationary="strongly"
     ),
-    "gradnorm-sequential": TABLE["gradnorm"].variant(settings={"simultaneous": False}),
+    "gradnorm-sequential": TABLE["gradnorm"].variant(
+        settings={"simultaneous": False}, moves_with="new"
+    ),
 }
 
 ROWS = TABLE | VARIANTS

@@ -1,5 +1,6 @@
 """Replicas that step together against ordinary methods that step alone, on the same gradients."""
 
+import copy
 from contextlib import nullcontext
 
 import pytest
@@ -8,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimol import methods
+from trimol.gradients import Evidence
 from trimol.methods._replicated import Jacobians, replicated
+from trimol.testing._state import assert_same
 
 M, D, STEPS = 3, 5, 12
 
@@ -28,35 +31,63 @@ CASES = {
     "cagrad": ("cagrad", {"c": 0.4}),
     "pcgrad": ("pcgrad", {"seed": 3}),
     "upgrad": ("upgrad", {}),
+    "imtlg": ("imtlg", {}),
+    "alignedmtl": ("alignedmtl", {"scale_mode": "rmse"}),
+    "nashmtl": ("nashmtl", {}),
+    "fairgrad": ("fairgrad", {"alpha": 1.5}),
+    "sdmgrad": ("sdmgrad", {"gamma": 0.2, "S": 2}),
+    "uw": ("uw", {"lr": 0.1}),
+    "stch": ("stch", {"mu": 0.5}),
+    "dwa": ("dwa", {"period": 2}),
+    "famo": ("famo", {"beta": 0.1}),
+    "famo-plain": ("famo", {"beta": 0.1, "adam": False}),
+    "gradnorm": ("gradnorm", {"lr": 0.05}),
+    "gradnorm-sequential": ("gradnorm", {"lr": 0.05, "simultaneous": False}),
+    "preference": ("preference", {"bounds": {0: 0.9}, "kappa": 9.0}),
+    "rgw": ("rgw", {"seed": 4}),
 }
 
 
-def gradients(replicas, draws, objectives=M, seed=0, steps=STEPS):
+def test_all_methods_but_those_of_a_representation_are_cases():
+    alone_only = {n for n in methods.names() if methods.get(n).needs == "representation"}
+    assert {name for name, _ in CASES.values()} == set(methods.names()) - alone_only
+
+
+def gradients(replicas, draws, objectives=M, size=D):
     """Some gradients, (steps, draws, R, M, d)."""
-    generator = torch.Generator().manual_seed(seed)
-    shape = (steps, draws, replicas, objectives, D)
+    generator = torch.Generator().manual_seed(0)
+    shape = (STEPS, draws, replicas, objectives, size)
     return torch.randn(shape, generator=generator, dtype=torch.float64) + 0.3
 
 
-def alone(name, rows, weights=None, **hyperparameters):
+def losses_at(step, replicas=(), objectives=M):
+    """Some losses above zero, which differ from step to step."""
+    generator = torch.Generator().manual_seed(1000 + step)
+    own = torch.rand(objectives, generator=generator, dtype=torch.float64) + 0.5
+    return own.expand(*replicas, objectives)
+
+
+def alone(name, rows, **hyperparameters):
     """λ and directions of an ordinary method on losses whose gradients are ``rows``."""
     x = torch.zeros(rows.shape[-1], dtype=rows.dtype, requires_grad=True)
-    method = methods.get(name)([x], rows.shape[2], weights=weights, **hyperparameters)
+    method = methods.get(name)([x], rows.shape[2], **hyperparameters)
     found, directions = [], []
-    for step in rows:
+    for t, step in enumerate(rows):
         used = step if method.due else step.mean(0, keepdim=True)
         x.grad = None
-        method(*[row @ x for row in used]).backward()
+        value = losses_at(t, objectives=rows.shape[2])
+        method(*[row @ x + value for row in used]).backward()
         found.append(method.weights)
         directions.append(x.grad)
     return torch.stack(found), torch.stack(directions)
 
 
-def together(method, rows):
+def together(method, rows, first=0):
     found, directions = [], []
-    for step in rows:
+    for t, step in enumerate(rows, first):
         used = step if method.due else step.mean(0, keepdim=True)
-        directions.append(method.direction(list(used)))
+        losses = losses_at(t, step.shape[1:2], step.shape[2])
+        directions.append(method.direction(Jacobians(used, losses)))
         found.append(method.weights)
     return torch.stack(found), torch.stack(directions)
 
@@ -77,7 +108,8 @@ def assert_equal_to_alone(name, method, rows, **each):
 def test_every_replica_is_the_ordinary_method(case, objectives, replicas):
     name, hyperparameters = CASES[case]
     method = replicated(name, replicas=replicas, objectives=objectives, **hyperparameters)
-    rows = gradients(replicas, method.draws, objectives)
+    # Weights of dependent gradients are not unique where they may be negative.
+    rows = gradients(replicas, method.draws, objectives, size=8 if name == "imtlg" else D)
     each = {key: [value] * replicas for key, value in hyperparameters.items()}
     assert_equal_to_alone(name, method, rows, **each)
 
@@ -91,6 +123,12 @@ def test_every_replica_is_the_ordinary_method(case, objectives, replicas):
         ("moco", {"gamma": [0.0, 0.1, 1.0], "beta": [0.1, 0.5, 1.0]}),
         ("crmogm", {"alpha": [0.0, 0.5, 1.0], "rho": [0.1, 0.0, 1.0]}),
         ("cagrad", {"c": [0.0, 0.4, 1.0]}),
+        ("fairgrad", {"alpha": [0.5, 1.0, 2.0]}),
+        ("sdmgrad", {"gamma": [0.0, 0.1, 1.0], "lam": [0.0, 0.3, 3.0]}),
+        ("stch", {"mu": [0.1, 1.0, 10.0]}),
+        ("dwa", {"temperature": [0.5, 1.0, 2.0]}),
+        ("famo", {"beta": [0.0, 0.1, 1.0], "gamma": [0.1, 0.0, 0.0]}),
+        ("gradnorm", {"alpha": [0.0, 0.5, 1.5], "lr": [0.1, 0.0, 0.01]}),
     ],
 )
 def test_a_tensor_holds_one_hyperparameter_a_replica(name, each):
@@ -98,6 +136,29 @@ def test_a_tensor_holds_one_hyperparameter_a_replica(name, each):
     method = replicated(name, replicas=3, objectives=M, **tensors)
     rows = gradients(3, method.draws)
     assert_equal_to_alone(name, method, rows, **each)
+
+
+@pytest.mark.parametrize("name", ["pcgrad", "rgw"])
+def test_a_seed_for_each_replica(name):
+    method = replicated(name, replicas=3, objectives=M, seed=torch.tensor([0, 7, 2**40 + 1]))
+    assert_equal_to_alone(name, method, gradients(3, 1), seed=[0, 7, 2**40 + 1])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_weigh_changes_nothing(case):
+    """New values are returned: only `commit` takes them over."""
+    name, hyperparameters = CASES[case]
+    rows = gradients(1, 3)[:, :, 0]
+    x = torch.zeros(D, dtype=torch.float64, requires_grad=True)
+    method = methods.get(name)([x], M, **hyperparameters)
+    for t, step in enumerate(rows[:4]):
+        each = [[row @ x + losses_at(t) for row in step[: method.draws]] for _ in range(3)]
+        before = copy.deepcopy(method.state_dict())
+        told = [method.weigh(Evidence(losses, [x], M)) for losses in each[:2]]
+        assert_same(method.state_dict(), before)
+        first, second = (one if isinstance(one, dict) else {"weights": one} for one in told)
+        assert_same(first, second)
+        method(*each[2])
 
 
 def test_weights_of_each_replica():
@@ -146,7 +207,9 @@ def test_evidence_that_computes_what_is_asked_for():
     torch.testing.assert_close(second.weights, first.weights)
 
 
-@pytest.mark.parametrize("case", ["mgda", "modo", "moco", "crmogm", "pcgrad"])
+@pytest.mark.parametrize(
+    "case", ["mgda", "modo", "moco", "crmogm", "pcgrad", "dwa", "famo", "gradnorm", "sdmgrad"]
+)
 def test_resuming_is_exact(case):
     name, hyperparameters = CASES[case]
     whole = replicated(name, replicas=3, objectives=M, **hyperparameters)
@@ -156,12 +219,14 @@ def test_resuming_is_exact(case):
     together(first, rows[:5])
     second = replicated(name, replicas=3, objectives=M, **hyperparameters)
     second.load_state_dict(first.state_dict())
-    found = together(second, rows[5:])
+    found = together(second, rows[5:], first=5)
     assert torch.equal(found[0], expected[0][5:])
     assert torch.equal(found[1], expected[1][5:])
 
 
-@pytest.mark.parametrize("case", ["mgda", "modo", "moco", "crmogm", "upgrad"])
+@pytest.mark.parametrize(
+    "case", ["mgda", "modo", "moco", "crmogm", "upgrad", "sdmgrad", "gradnorm", "preference"]
+)
 def test_a_replica_with_nan_keeps_its_weights_and_harms_no_other(case):
     name, hyperparameters = CASES[case]
     method = replicated(name, replicas=2, objectives=M, **hyperparameters)
@@ -169,11 +234,11 @@ def test_a_replica_with_nan_keeps_its_weights_and_harms_no_other(case):
     rows[[0, 3], :, 0, 0, 0] = float("nan")
     before = method.weights[0]
     with pytest.warns(RuntimeWarning, match=r"NaN or infinity in replicas \[0\]"):
-        first = method.direction(list(rows[0]))
+        first = method.direction(Jacobians(rows[0], losses_at(0, (2,))))
     assert torch.equal(method.weights[0], before)
     assert first[0].isnan().any()
     assert first[1].isfinite().all()
-    weights, directions = together(method, rows[1:])
+    weights, directions = together(method, rows[1:], first=1)
     assert method.skipped.tolist() == [2, 0]
     for r in range(2):
         with pytest.warns(RuntimeWarning) if r == 0 else nullcontext():
@@ -197,10 +262,16 @@ def test_bad_arguments():
         replicated("modo", replicas=2, objectives=2, gamma=torch.ones(3))
     with pytest.raises(ValueError, match="gamma must be a finite number of at least 0, found -1"):
         replicated("modo", replicas=2, objectives=2, gamma=torch.tensor([1.0, -1.0]))
-    with pytest.raises(NotImplementedError, match="run replicated, found 'gradnorm'"):
-        replicated("gradnorm", replicas=2, objectives=2)
+    with pytest.raises(NotImplementedError, match="run replicated, found 'mgdaub'"):
+        replicated("mgdaub", replicas=2, objectives=2)
     with pytest.raises(ValueError, match=r"draws must be the same .* found \[2, 3\]"):
         replicated("modo", replicas=2, objectives=2, draws=torch.tensor([2, 3]))
+
+
+def test_evidence_without_losses():
+    method = replicated("uw", replicas=2, objectives=3)
+    with pytest.raises(ValueError, match=r"evidence must tell the losses, .* found none"):
+        method.direction([torch.zeros(2, 3, 4)])
 
 
 def test_bad_evidence():

@@ -386,7 +386,7 @@ def test_what_does_not_fit(task: str, changes: dict[str, Any], message: str) -> 
 
 
 def test_methods_that_do_not_fit(task: str, tmp_path: Path) -> None:
-    growing = next(name for name in methods.names() if methods.get(name).growth)
+    growing = next(name for name in methods.names() if methods.growth(name))
     one = [Candidate(0.1)]
     with pytest.raises(ValueError, match="whose batches grow"):
         TuningPlan(task, {"static": one, growing: one}, epochs=1, batch_size=8)

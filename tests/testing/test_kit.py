@@ -9,7 +9,7 @@ import trimol
 from trimol import testing
 from trimol.gradients import NonFinite
 from trimol.testing import CHECKS, Row
-from trimol.testing import _inputs_nasty as inputs
+from trimol.testing import _nasty as inputs
 
 
 class Sum(trimol.Static):

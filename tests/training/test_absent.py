@@ -17,7 +17,7 @@ from trimol.training import Run, assess, next_weights, start, train
 from trimol.training._checkpoint import restore, state
 from trimol.training.stability import stability
 
-NAMES = [name for name in methods.names() if not methods.get(name).growth]
+NAMES = [name for name in methods.names() if not methods.growth(name)]
 CHANCE = {"often": 0.5, "seldom": 0.04, "always": 1.0}
 
 

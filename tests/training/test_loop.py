@@ -46,7 +46,7 @@ def parameters(run: Run) -> Tensor:
     return nn.utils.parameters_to_vector(run.model.parameters()).detach()
 
 
-CONSTANT = [name for name in methods.names() if not methods.get(name).growth]
+CONSTANT = [name for name in methods.names() if not methods.growth(name)]
 
 
 @pytest.mark.parametrize("name", list(get("digits").settings))
@@ -182,7 +182,7 @@ def test_batches_of_a_growing_method_grow() -> None:
     train(run, steps=4)
     assert [len(samples) for samples in task.seen] == [10, 11, 12, 13]
     assert run.samples == 46
-    assert [name for name in methods.names() if methods.get(name).growth] == ["smg"]
+    assert [name for name in methods.names() if methods.growth(name)] == ["smg"]
 
 
 class Breaking(Points):

@@ -113,10 +113,10 @@ def own_gramian(graph: Graph) -> Tensor:
 
 
 def gram(rows: Tensor) -> Tensor:
-    """J Jᵀ, symmetric to the bit, at least in float32."""
+    """J Jᵀ of (…, M, d) rows, symmetric to the bit, at least in float32."""
     wide = rows.to(_wide(rows.dtype))
-    product = wide @ wide.T
-    return (product + product.T) / 2
+    product = wide @ wide.mT
+    return (product + product.mT) / 2
 
 
 def all_rows(graph: Graph, *, joined: bool = True) -> Tensor:

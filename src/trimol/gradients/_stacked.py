@@ -51,6 +51,10 @@ class StackedEvidence:
         self.draws, self.shared, self.others = list(draws), list(shared), list(others)
         self.plain: Sequence[Tensor] = ()
 
+    def values(self) -> Tensor:
+        """The losses, R × M, in float64: the mean over the draws."""
+        return torch.stack([draw.detach() for draw in self.draws]).double().mean(0)
+
     def gramian(self) -> Tensor:
         """GᵀG of the first draw, R × M × M, in float64."""
         return gramians(self.draws[0], self.shared)

@@ -39,6 +39,7 @@ class Evidence:
         draws: One loss vector per independent batch.
         params: The parameters that the method weighs.
         objectives: The number M of objectives that every draw must have.
+        representation: What the shared parameters make of the batch, where the caller names it.
 
     Attributes:
         route: How the gradients' evidence was computed (empty before any was asked for).
@@ -46,8 +47,15 @@ class Evidence:
         findings: What was asked for, by name: ``gramian``, ``product``.
     """
 
-    def __init__(self, draws: Sequence[Losses], params: Sequence[Tensor], objectives: int) -> None:
+    def __init__(
+        self,
+        draws: Sequence[Losses],
+        params: Sequence[Tensor],
+        objectives: int,
+        representation: Sequence[Tensor] | None = None,
+    ) -> None:
         self.params = trainable(params)
+        self.representation = representation
         self.draws = [as_vector(d, f"losses (draw {i + 1})") for i, d in enumerate(draws)]
         _check_lengths(self.draws, objectives)
         _check_distinct(self.draws)
@@ -95,7 +103,7 @@ class Evidence:
         with hooks.muted(self.params):  # `scalar_along` hands on what comes of these rows
             self._rows = all_rows(graph)
         # One pass and no mask: a sum with NaN or infinity shows it (float16 could overflow).
-        _finite(self._rows.sum(1, dtype=torch.promote_types(self._rows.dtype, torch.float32)))
+        self.finite(self._rows.sum(1, dtype=torch.promote_types(self._rows.dtype, torch.float32)))
         return self._rows
 
     @no_autocast()
@@ -120,11 +128,17 @@ class Evidence:
 
     def _noted(self, name: str, evidence: Tensor) -> Tensor:
         self.findings[name] = evidence
-        return _finite(evidence)
+        return self.finite(evidence)
+
+    def finite(self, evidence: Tensor) -> Tensor:
+        """What was computed from evidence: raises if it is not finite."""
+        if not evidence.isfinite().all():
+            raise NonFinite
+        return evidence
 
     def values(self) -> Tensor:
         """As `losses`, for a method that computes with them: raises if they are not finite."""
-        return _finite(self.losses)
+        return self.finite(self.losses)
 
     @functools.cached_property
     def others(self) -> list[Tensor]:
@@ -132,14 +146,15 @@ class Evidence:
         return list({id(leaf): leaf for graph in self.graphs for leaf in graph.others}.values())
 
     @no_autocast()
-    def scalar(self, weights: Tensor, draws: Sequence[Tensor] | None = None) -> Tensor:
+    def scalar(self, weights: Tensor, draws: slice = slice(None)) -> Tensor:
         """The scalar worth λᵀF whose gradient is G λ on the parameters and plain on the others.
 
         Args:
             weights: λ.
-            draws: The draws that x moves on: their mean. All of them by default.
+            draws: The draws that x moves on: their mean. All of them by default, and where there
+                are none of these (between updates one vector will do).
         """
-        used = self.draws if draws is None else draws
+        used = self.draws[draws] or self.draws
         # The rows are known: their weighted sum is the gradient, and no backward is left to do.
         if self._rows is not None and not hooks.on_leaves(self.params):
             return self.scalar_along(weights, weights.to(self._rows) @ self._rows)
@@ -194,12 +209,6 @@ def observed(losses: Losses, objectives: int) -> Tensor:
     vector = as_vector(losses, graph=False).detach()
     _check_lengths([vector], objectives)
     return reduce.mean_small(vector.double())
-
-
-def _finite(evidence: Tensor) -> Tensor:
-    if not evidence.isfinite().all():
-        raise NonFinite
-    return evidence
 
 
 def _check_lengths(draws: Sequence[Tensor], objectives: int) -> None:

@@ -111,12 +111,12 @@ class TorchJD(Method):
         self._direction = answer
         return self.weights
 
-    def scalar(self, evidence: Evidence, weights: Tensor) -> Tensor:
+    def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
         """Along the guest's direction; else the weighted loss, of a third draw if there is one."""
         direction, self._direction = self._direction, None
         if direction is not None:
-            return evidence.scalar_along(weights, direction)
-        return evidence.scalar(weights, evidence.draws[2:] or None)
+            return evidence.scalar_along(after, direction)
+        return evidence.scalar(after, slice(2, None))
 
     def reset(self) -> Self:
         """Back to the state of a new instance."""

@@ -1,6 +1,7 @@
 from trimol.methods.algorithms import *
 from trimol.methods._citation import citation as citation
 from trimol.methods._registry import get as get
+from trimol.methods._registry import growth as growth
 from trimol.methods._registry import names as names
 from trimol.methods._replicated import Replicated as Replicated
 from trimol.methods._replicated import replicated as replicated

@@ -1,28 +1,28 @@
 """What the methods have in common whose weights are a function of the Gramian alone."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs
+from trimol.methods.base import Method, Needs, Options
 
-if TYPE_CHECKING:
-    from trimol.methods._replicated import Replicated, ReplicatedEvidence
+
+class GramianOptions(Options, total=False):
+    """The keywords that these methods share."""
+
+    chunk: int | None
 
 
 class GramianMethod(Method):
     """A method that turns the Gramian of the gradients into weights; one backward per objective.
 
     Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
         weights: λ before the first step; matters only where that step's gradients are not finite.
-        every: Compute new weights every so many steps.
         chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
     """
 
@@ -42,23 +42,30 @@ class GramianMethod(Method):
 
     @abstractmethod
     def solve(self, gramian: Tensor) -> Tensor:
-        """The weights, in float64, from GᵀG."""
+        """The weights, in float64, from GᵀG (or from many: leading dimensions are a batch)."""
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """The weights of this batch's Gramian."""
         return self.solve(evidence.gramian(chunk=self.chunk)).to(self.weights)
 
-    @classmethod
-    def weigh_replicas(cls, replicas: "Replicated", evidence: "ReplicatedEvidence") -> Tensor:
-        """The weights of every replica's Gramian, one after another."""
-        gramians = replicas.finite(evidence.gramian())
-        gramians = (gramians + gramians.mT) / 2
-        found = []
-        for member, weights, gramian in zip(
-            replicas.members, replicas.weights, gramians, strict=True
-        ):
-            if isinstance(member, GramianMethod):
-                member.weights = weights
-                member.step.fill_(replicas.step)
-                found.append(member.solve(gramian))
-        return torch.stack(found).to(replicas.weights)
+
+def each(solve: Callable[..., Tensor], tensors: Sequence[Tensor], *values: Any) -> Tensor:
+    """A solver of one problem, for every problem of a batch, one after another.
+
+    Args:
+        solve: From one Gramian (and other tensors), then the values, to weights.
+        tensors: The Gramian, (…, M, M), and others with the same leading dimensions.
+        values: Hyper-parameters: the same for all, or tensors with one for each, (…, 1).
+
+    Example:
+        >>> each(lambda gramian, c: c * gramian.diagonal(), [torch.ones(2, 3, 3)], 0.5).shape
+        torch.Size([2, 3])
+    """
+    if tensors[0].dim() == 2:
+        return solve(*tensors, *(v.item() if isinstance(v, Tensor) else v for v in values))
+    return torch.stack(
+        [
+            each(solve, own, *(v[i] if isinstance(v, Tensor) else v for v in values))
+            for i, own in enumerate(zip(*tensors, strict=True))
+        ]
+    )

@@ -48,3 +48,12 @@ def _place(name: str) -> str:
     if name not in _PLACES:
         raise BadValue(f"name must be one of {', '.join(_PLACES)}, found {name!r}")
     return _PLACES[name]
+
+
+def growth(method: str) -> float:
+    """Samples by which a method wants its batch to grow, per step (`trimol.data.GrowingBatches`).
+
+    >>> growth("mgda")
+    0.0
+    """
+    return float(getattr(get(method), "growth", 0.0))

@@ -4,12 +4,12 @@ Small problems spend their time in calling operators, not in arithmetic. R runs 
 seeds, data or hyper-parameters then cost little more than one when they step together:
 `replicated` gives the λ of all of them, R × M, and one :meth:`Replicated.direction` a step.
 
-No method is known here by name. A method says how its replicas step in
-:meth:`~trimol.methods.Method.weigh_replicas`, by the same functions that one run takes.
+No method is known here by name, and none does anything for it: the same
+:meth:`~trimol.methods.Method.weigh` computes on tensors with one more dimension.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -17,12 +17,16 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol._failures import BadValue
+from trimol.gradients import Evidence
 from trimol.methods._registry import get
 from trimol.methods.base import Method, Needs
 
 
 class ReplicatedEvidence(Protocol):
     """What the losses of one step tell, for R replicas at once; d parameters each."""
+
+    def values(self) -> Tensor:
+        """The losses, R × M: the mean over the draws."""
 
     def gramian(self) -> Tensor:
         """GᵀG of the first draw, R × M × M, symmetric to rounding."""
@@ -42,6 +46,7 @@ class Jacobians:
 
     Args:
         rows: One R × M × d tensor per draw.
+        losses: R × M, for the methods that look at them.
 
     Example:
         >>> evidence = Jacobians([torch.eye(2).expand(3, 2, 2)])
@@ -49,8 +54,14 @@ class Jacobians:
         torch.Size([3, 2])
     """
 
-    def __init__(self, rows: Sequence[Tensor]) -> None:
-        self.rows = list(rows)
+    def __init__(self, rows: Sequence[Tensor], losses: Tensor | None = None) -> None:
+        self.rows, self.losses = list(rows), losses
+
+    def values(self) -> Tensor:
+        """The losses."""
+        if self.losses is None:
+            raise BadValue("evidence must tell the losses, which this method needs, found none")
+        return self.losses
 
     def gramian(self) -> Tensor:
         """GᵀG of the first draw, in float64."""
@@ -75,60 +86,99 @@ class Jacobians:
         return total / len(used) if len(used) > 1 else total
 
 
-class Replicated:
-    """The state of R runs of one method; made by `replicated`.
+class _OfMany(Evidence):
+    """Evidence of many runs, as a method asks for it; harmless for those whose is not finite.
 
-    Attributes:
-        members: R ordinary methods, which hold the (checked) hyper-parameters of each replica.
-        weights: λ of every replica, R × M, in float64.
-        state: What else a method carries from step to step, by name; R is the first dimension.
-        step: Steps done.
-        skipped: For each replica, the steps that kept λ because gradients were not finite.
-        broken: Which replicas these are in the last step; ``None`` if there are none.
+    The direction, R × d, takes the place of a single run's scalar, whose gradient it is.
     """
 
-    def __init__(self, members: Sequence[Method]) -> None:
-        self.members = list(members)
-        self.weights = torch.stack([member.weights for member in members])
-        self.state: dict[str, Tensor] = {}
-        self.step = 0
-        self.skipped = torch.zeros(len(self.members), dtype=torch.int64)
-        self.broken: Tensor | None = None
-        self._values: dict[str, Any] = {}
+    def __init__(self, source: ReplicatedEvidence, replicas: int) -> None:
+        self.source = source
+        self.broken = torch.zeros(replicas, dtype=torch.bool)
+
+    def finite(self, evidence: Tensor, instead: float = 0.0) -> Tensor:
+        """The evidence; of runs whose is not finite, which keep their λ, a number instead."""
+        if evidence.isfinite().all():
+            return evidence
+        broken = ~evidence.isfinite().flatten(1).all(1)
+        self.broken = self.broken | broken
+        return torch.where(broken.view(-1, *[1] * (evidence.dim() - 1)), instead, evidence)
+
+    def values(self) -> Tensor:
+        return self.finite(self.source.values().double(), instead=1.0)
+
+    def gramian(self, *, chunk: int | None = None, of: Sequence[Tensor] | None = None) -> Tensor:
+        if of is not None:
+            raise NotImplementedError("replicas have the Gramian of all that the method weighs")
+        gramian = self.finite(self.source.gramian())
+        return (gramian + gramian.mT) / 2
+
+    def product(self, weights: Tensor, *, keep_gradient: bool = False) -> Tensor:
+        return self.finite(self.source.product(weights))
+
+    def jacobian(self) -> Tensor:
+        """As it comes: what is made of it is to be checked by `finite`."""
+        self.rows = self.source.jacobian()
+        return self.rows
+
+    def scalar(self, weights: Tensor, draws: slice = slice(None)) -> Any:
+        return self.source.combined(weights, draws)
+
+    def scalar_along(self, weights: Tensor, direction: Tensor) -> Tensor:
+        """The direction, but this batch's own where that is not finite, for all to see."""
+        if not self.broken.any():
+            return direction
+        return torch.where(self.broken[:, None], _weighed(self.rows, weights), direction)
+
+
+class Replicated:
+    """R runs of one method that step together; made by `replicated`.
+
+    Attributes:
+        method: One method that holds them all: R is the first dimension of what it carries, and of
+            the hyper-parameters in which the runs differ.
+        skipped: For each replica, the steps that kept λ because gradients were not finite.
+    """
+
+    def __init__(self, members: Sequence[Method], hyperparameters: Iterable[str]) -> None:
+        self._moves = any(member.due for member in members)  # asked before the first step
+        self.method = _joined(members, hyperparameters)
+        self.skipped = torch.zeros(len(members), dtype=torch.int64)
+
+    @property
+    def weights(self) -> Tensor:
+        """λ of every replica, R × M, in float64."""
+        return self.method.weights
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """What else the method carries from step to step, by name."""
+        return {name: t for name, t in _carried(self.method).items() if name != "weights"}
+
+    @property
+    def step(self) -> int:
+        """Steps done."""
+        return int(self.method.step)
 
     @property
     def replicas(self) -> int:
         """R."""
-        return len(self.members)
+        return len(self.weights)
 
     @property
     def draws(self) -> int:
         """How many independent batches a step takes."""
-        return self.members[0].draws
+        return self.method.draws
 
     @property
     def needs(self) -> Needs:
         """What the method computes with."""
-        return self.members[0].needs
+        return self.method.needs
 
     @property
     def due(self) -> bool:
         """Whether the next step computes new weights (and so takes all its draws)."""
-        return self.step % self.members[0].every == 0 and self._moves
-
-    @property
-    def _moves(self) -> bool:
-        if "due" not in self._values:  # asked at step 0, when every method that ever moves is due
-            self._values["due"] = any(member.due for member in self.members)
-        return bool(self._values["due"])
-
-    def value(self, name: str) -> Any:
-        """A hyper-parameter: as it is where all replicas agree, else R × 1 numbers in float64."""
-        if name not in self._values:
-            found = [getattr(member, name) for member in self.members]
-            same = all(value == found[0] for value in found)
-            self._values[name] = found[0] if same else self.weights.new_tensor(found)[:, None]
-        return self._values[name]
+        return self._moves and self.step % self.method.every == 0
 
     def direction(self, evidence: Sequence[Tensor] | ReplicatedEvidence) -> Any:
         """New λ, then the direction that x moves against, R × d: x ← x − α · direction.
@@ -145,45 +195,30 @@ class Replicated:
             tensor([[1.],
                     [0.]])
         """
-        due = self.due
-        seen = self._checked(evidence, due) if isinstance(evidence, Sequence) else evidence
-        kind, before, self.broken = type(self.members[0]), self.weights, None
+        due, before = self.due, self.weights
+        source = self._checked(evidence, due) if isinstance(evidence, Sequence) else evidence
         if due:
-            self._update(kind.weigh_replicas(self, seen))
-        used = before if self.members[0].simultaneous else self.weights
-        result = kind.move_replicas(self, seen, used) if due else seen.combined(used)
-        self.step += 1
+            seen = _OfMany(source, self.replicas)
+            told = self.method.weigh(seen)
+            seen.broken = self.method.commit(told, seen.broken)
+            self._count(seen.broken)
+            result: Any = self.method.scalar(seen, before, self.weights)
+        else:
+            result = source.combined(before)
+        self.method.step += 1
         return result
 
-    def finite(self, evidence: Tensor) -> Tensor:
-        """The evidence, zero for the replicas whose is not finite: these keep their λ."""
-        if evidence.isfinite().all():
-            return evidence
-        good = evidence.isfinite().flatten(1).all(1)
-        self.broken = ~good
-        return torch.where(good.view(-1, *[1] * (evidence.dim() - 1)), evidence, 0.0)
-
-    def keep(self, **state: Tensor) -> None:
-        """Carry these tensors to the next step; broken replicas keep what they had."""
-        for name, tensor in state.items():
-            if self.broken is not None:
-                broken = self.broken.view(-1, *[1] * (tensor.dim() - 1))
-                tensor = torch.where(broken, self.state[name], tensor)
-            self.state[name] = tensor
-
-    def _update(self, weights: Tensor) -> None:
-        if self.broken is not None:
-            weights = torch.where(self.broken[:, None], self.weights, weights)
-            if not self.skipped.any():
-                warnings.warn(
-                    f"{type(self.members[0]).__name__}: gradients with NaN or infinity in replicas "
-                    f"{self.broken.nonzero()[:, 0].tolist()}; their weights are kept as they are "
-                    "(counted in skipped, said once)",
-                    RuntimeWarning,
-                    stacklevel=3,
-                )
-            self.skipped += self.broken
-        self.weights = weights
+    def _count(self, kept: Tensor) -> None:
+        """Count the runs that kept their weights; the first time, say so."""
+        if kept.any() and not self.skipped.any():
+            warnings.warn(
+                f"{type(self.method).__name__}: gradients with NaN or infinity in replicas "
+                f"{kept.nonzero()[:, 0].tolist()}; their weights are kept as they are "
+                "(counted in skipped, said once)",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        self.skipped += kept
 
     def state_dict(self) -> dict[str, Any]:
         """All that changes from step to step."""
@@ -201,9 +236,10 @@ class Replicated:
             raise BadValue(
                 f"state must have weights of shape {tuple(self.weights.shape)}, found {found}"
             )
-        self.weights = state["weights"].clone()
-        self.state = {name: tensor.clone() for name, tensor in state["state"].items()}
-        self.step, self.skipped = int(state["step"]), state["skipped"].clone()
+        for name, tensor in {"weights": state["weights"], **state["state"]}.items():
+            setattr(self.method, name, tensor.clone())
+        self.method.step.fill_(int(state["step"]))
+        self.skipped = state["skipped"].clone()
 
     def _checked(self, rows: Sequence[Tensor], due: bool) -> Jacobians:
         allowed = {self.draws} if due else {1, self.draws}
@@ -240,7 +276,7 @@ def replicated(
             its first dimension; anything else is for all.
 
     Raises:
-        NotImplementedError: The method has not said how its replicas step.
+        NotImplementedError: The method needs what replicas cannot tell.
 
     Example:
         Three step sizes of MoDo on the same two losses, x² and (x − 1)²:
@@ -257,7 +293,7 @@ def replicated(
                 [0.0000, 1.0000]], dtype=torch.float64)
     """
     kind, count = get(name), checks.count("replicas", replicas)
-    if kind.needs != "nothing" and kind.weigh_replicas.__func__ is Method.weigh_replicas.__func__:  # type: ignore[attr-defined]
+    if kind.needs == "representation":
         raise NotImplementedError(
             f"name must be a method that can run replicated, found {name!r}: run it alone, "
             "replica by replica"
@@ -272,8 +308,7 @@ def replicated(
         kind([place], objectives, **{key: values[r] for key, values in given.items()})
         for r in range(count)
     ]
-    _check_alike(members)
-    return Replicated(members)
+    return Replicated(members, given)
 
 
 def _weighed(rows: Tensor, weights: Tensor) -> Tensor:
@@ -293,9 +328,28 @@ def _each(name: str, value: Any, replicas: int) -> list[Any]:
     return [entry.item() if entry.dim() == 0 else entry for entry in value]
 
 
-def _check_alike(members: Sequence[Method]) -> None:
-    """What decides the shape of a step must be the same for all replicas."""
-    for name in ("draws", "every", "simultaneous"):
-        found = {getattr(member, name) for member in members}
-        if len(found) > 1:
-            raise BadValue(f"{name} must be the same for all replicas, found {sorted(found)}")
+def _carried(method: Method) -> dict[str, Tensor]:
+    """What is carried from step to step by each run on its own."""
+    return {n: t for n, t in method.named_buffers() if n not in ("step", "skipped")}
+
+
+def _joined(members: Sequence[Method], hyperparameters: Iterable[str]) -> Method:
+    """The first member, made to hold all of them."""
+    first, carried = members[0], [_carried(member) for member in members]
+    for name in hyperparameters:
+        if name not in carried[0]:
+            vars(first)[name] = _together(name, [getattr(member, name) for member in members])
+    for name in carried[0]:
+        setattr(first, name, torch.stack([own[name] for own in carried]))
+    return first
+
+
+def _together(name: str, values: list[Any]) -> Any:
+    """A hyper-parameter of all replicas: as it is where they agree, else R × 1 (or R × M)."""
+    if isinstance(values[0], Tensor):
+        return torch.stack(values)
+    if all(value == values[0] for value in values):
+        return values[0]
+    if isinstance(values[0], float) or name == "seed":
+        return torch.tensor(values, dtype=torch.float64 if name != "seed" else None)[:, None]
+    raise BadValue(f"{name} must be the same for all replicas, found {sorted(set(values))}")

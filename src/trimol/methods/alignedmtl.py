@@ -1,7 +1,7 @@
 """Aligned-MTL: gradients made orthogonal and equally long before they are added."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, Unpack, get_args
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.maths._numerics import equilibrate, factor, finfo, regularised
 from trimol.maths._validation import checked_gramian
-from trimol.methods._gramian import GramianMethod
+from trimol.methods._gramian import GramianMethod, GramianOptions, each
 
 ScaleMode = Literal["min", "median", "rmse"]
 
@@ -52,14 +52,9 @@ class AlignedMTL(GramianMethod):
     gradients slow it down; ``scale_mode`` chooses another length. One backward per objective.
 
     Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
         preference: w, on the simplex; uniform by default.
         scale_mode: σ² is the ``"min"`` of the eigenvalues of :math:`JJ^\top` (the paper), their
             ``"median"``, or their mean, ``"rmse"`` (both from the authors' code).
-        weights: λ before the first step; matters only where that step's gradients are not finite.
-        every: Compute new weights every so many steps.
-        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
 
     Example:
         >>> import torch, trimol
@@ -76,6 +71,7 @@ class AlignedMTL(GramianMethod):
 
     summary: ClassVar[str] = "The nearest orthogonal, equally long gradients, added."
     reference: ClassVar[str] = "senushkin2023independent"
+    shown: ClassVar[tuple[str, ...]] = ("scale_mode",)
 
     def __init__(
         self,
@@ -84,11 +80,9 @@ class AlignedMTL(GramianMethod):
         *,
         preference: Tensor | Sequence[float] | None = None,
         scale_mode: ScaleMode = "min",
-        weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
-        chunk: int | None = None,
+        **options: Unpack[GramianOptions],
     ) -> None:
-        super().__init__(params, objectives, weights=weights, every=every, chunk=chunk)
+        super().__init__(params, objectives, **options)
         if scale_mode not in get_args(ScaleMode):
             raise BadValue(f"scale_mode must be min, median or rmse, found {scale_mode!r}")
         self.preference = checks.simplex(preference, objectives, "preference")
@@ -96,8 +90,5 @@ class AlignedMTL(GramianMethod):
 
     def solve(self, gramian: Tensor) -> Tensor:
         """σ V Σ⁻¹ Vᵀ w."""
-        return alignedmtl_weights(gramian, self.preference, self.scale_mode)
-
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, scale_mode={self.scale_mode}"
+        preference = self.preference.expand(gramian.shape[:-1])
+        return each(alignedmtl_weights, [gramian, preference], self.scale_mode)

@@ -2,9 +2,9 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +13,17 @@ from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence, Losses, NonFinite
 from trimol.gradients._params import checked
+from trimol.methods._inherited import inherit_arguments
 
-if TYPE_CHECKING:
-    from trimol.methods._replicated import Replicated, ReplicatedEvidence
+Needs = Literal["nothing", "losses", "gramian", "product", "jacobian", "representation"]
+State = Mapping[str, Tensor]
 
-Needs = Literal["nothing", "losses", "gramian", "product", "jacobian"]
+
+class Options(TypedDict, total=False):
+    """The keywords that methods share; `Method` says what they mean."""
+
+    weights: Tensor | Sequence[float] | None
+    every: int
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,8 @@ class Method(nn.Module):
 
     A subclass says what it `needs`, how many independent `draws` a step takes, how evidence becomes
     weights (:meth:`weigh`), and has a one-line `summary` and a `reference` (a key of
-    ``references.bib``).
+    ``references.bib``). What it does not say of the arguments below, its docstring and its
+    signature take from here.
 
     Args:
         params: The parameters that the method weighs. Parameters that the losses reach but that
@@ -76,21 +83,21 @@ class Method(nn.Module):
     Attributes:
         weights: λ, one entry per objective, in float64.
         info: What the last step saw, or ``None`` before the first.
-        growth: Samples by which its batch is to grow, per step (`trimol.data.GrowingBatches`).
-        represents: Whether a call takes ``representation=``: what the shared parameters make of the
-            batch, and all that the heads see of it.
+        shown: The hyper-parameters that ``print(method)`` shows.
     """
 
     needs: ClassVar[Needs]
     summary: ClassVar[str]
     reference: ClassVar[str]
+    shown: ClassVar[tuple[str, ...]] = ()
     draws: int = 1
-    growth: ClassVar[float] = 0.0
-    represents: ClassVar[bool] = False
-    simultaneous: bool = False
     weights: Tensor
     step: Tensor
     skipped: Tensor
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        inherit_arguments(cls)
 
     def __init__(
         self,
@@ -102,33 +109,55 @@ class Method(nn.Module):
     ) -> None:
         super().__init__()
         self.params = tuple(checked(params))
-        self._start = checks.weights(weights, objectives)
         self.objectives = objectives
+        self._start: dict[str, Tensor] = {}
+        start = checks.weights(weights, objectives).to(_home(self.params[0].device))
         self.every = checks.count("every", every)
-        self.register_buffer("weights", self._start.to(_home(self.params[0].device)))
+        self.carry(weights=start)
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
         self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))
         self.info: Info | None = None
 
+    def carry(self, **state: Tensor) -> None:
+        """Carry these from step to step: as buffers, which are saved and loaded, and reset."""
+        for name, start in state.items():
+            self._start[name] = start
+            self.register_buffer(name, start.clone(memory_format=torch.contiguous_format))
+
     @abstractmethod
-    def weigh(self, evidence: Evidence) -> Tensor:
-        """New weights from the evidence of this step and the state."""
+    def weigh(self, evidence: Evidence) -> Tensor | State:
+        """New weights from the evidence of this step and from what the method carries.
 
-    def scalar(self, evidence: Evidence, weights: Tensor) -> Tensor:
-        """The scalar whose gradient is the method's direction, given the weights to move with."""
-        return evidence.scalar(weights)
+        A pure function: it changes nothing. A method that carries more than its weights returns the
+        new values of all of it by name, ``{"weights": …, "tracker": …}``; the base class takes them
+        over. Where all tensors have leading dimensions (of runs that step together) it
+        works on each of these runs.
+        """
 
-    @classmethod
-    def weigh_replicas(cls, replicas: "Replicated", evidence: "ReplicatedEvidence") -> Tensor:
-        """New weights of many runs at once, R × M (:mod:`trimol.methods._replicated`)."""
-        raise NotImplementedError(f"{cls.__name__} does not say how its replicas step together")
+    def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
+        """The scalar whose gradient is the method's direction.
 
-    @classmethod
-    def move_replicas(
-        cls, replicas: "Replicated", evidence: "ReplicatedEvidence", weights: Tensor
-    ) -> Any:
-        """The directions of many runs at once, R × d, given the weights to move with."""
-        return evidence.combined(weights)
+        Args:
+            evidence: What the losses tell.
+            before: λ before this step.
+            after: λ of this step: ``before`` itself, where no new weights were computed.
+        """
+        return evidence.scalar(after)
+
+    def commit(self, told: Tensor | State, broken: Tensor | None = None) -> Tensor:
+        """Take over what `weigh` returned, and say which runs could not: these keep what they had.
+
+        Args:
+            told: New weights, or new values of all that is carried.
+            broken: Runs whose evidence was not finite; so are those whose new weights are not.
+        """
+        new = told if isinstance(told, Mapping) else {"weights": told}
+        kept = ~new["weights"].isfinite().all(-1)
+        kept = kept if broken is None else kept | broken
+        if not kept.all():
+            for name, value in new.items():
+                self._buffers[name] = _unless(kept, value.detach(), getattr(self, name))
+        return kept.cpu()
 
     @property
     def due(self) -> bool:
@@ -144,14 +173,20 @@ class Method(nn.Module):
                 ∇F λ: for a batch that cannot tell new weights, because an objective has no sample
                 in it (its loss is then 0, without a gradient). One loss vector will do.
         """
-        due, before = self.due and not keep, self.weights
-        self._check_count(len(losses), due)
-        evidence = Evidence(losses, self.params, self.objectives)
-        updated = due and self._update(evidence)
-        if keep:
-            result = evidence.scalar(self.weights)
-        else:
-            result = self.scalar(evidence, before if self.simultaneous else self.weights)
+        return self._take(self._evidence(losses, keep), keep)
+
+    def _evidence(
+        self, losses: Sequence[Losses], keep: bool, representation: Sequence[Tensor] | None = None
+    ) -> Evidence:
+        """What the losses of this step tell."""
+        self._check_count(len(losses), self.due and not keep)
+        return Evidence(losses, self.params, self.objectives, representation)
+
+    def _take(self, evidence: Evidence, keep: bool) -> Tensor:
+        """One step: new weights where they are due, then the scalar."""
+        before = self.weights
+        updated = self.due and not keep and self._update(evidence)
+        result = evidence.scalar(before) if keep else self.scalar(evidence, before, self.weights)
         self.step += 1
         self.info = Info(
             losses=evidence.losses,
@@ -166,7 +201,9 @@ class Method(nn.Module):
 
     def reset(self) -> Self:
         """Back to the state of a new instance."""
-        self.weights = self._start.to(self.weights.device)
+        for name, start in self._start.items():
+            fresh = start.clone(memory_format=torch.contiguous_format)
+            self._buffers[name] = fresh.to(getattr(self, name).device)
         self.step.zero_()
         self.skipped.zero_()
         self.info = None
@@ -174,23 +211,24 @@ class Method(nn.Module):
 
     def extra_repr(self) -> str:
         """What ``print(method)`` shows in the brackets."""
-        return f"objectives={self.objectives}, every={self.every}"
+        names = ("objectives", "every", *self.shown)
+        return ", ".join(f"{name}={_brief(getattr(self, name))}" for name in names)
 
     def _update(self, evidence: Evidence) -> bool:
         """Take new weights; keep the old ones if the gradients are not finite."""
         try:
-            self.weights = self.weigh(evidence).detach()
+            kept = bool(self.commit(self.weigh(evidence)))
         except NonFinite:
-            self.skipped += 1
-            if self.skipped == 1:
-                warnings.warn(
-                    f"{type(self).__name__}: gradients with NaN or infinity; the weights are kept "
-                    "as they are (counted in info.skipped, said once)",
-                    RuntimeWarning,
-                    stacklevel=4,
-                )
-            return False
-        return True
+            kept = True
+        self.skipped += kept
+        if kept and self.skipped == 1:
+            warnings.warn(
+                f"{type(self).__name__}: gradients with NaN or infinity; the weights are kept "
+                "as they are (counted in info.skipped, said once)",
+                RuntimeWarning,
+                stacklevel=5,
+            )
+        return not kept
 
     def _check_count(self, found: int, due: bool) -> None:
         allowed = {self.draws} if due else {1, self.draws}
@@ -209,6 +247,33 @@ class Method(nn.Module):
         return self
 
 
+class Checked:
+    """A hyper-parameter that may be set between steps, and is checked whenever it is."""
+
+    def __init__(self, check: Callable[[str, float], float]) -> None:
+        self.check = check
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, method: object, owner: type) -> float:
+        return self if method is None else vars(method)[self.name]  # type: ignore[return-value]
+
+    def __set__(self, method: object, value: float) -> None:
+        vars(method)[self.name] = self.check(self.name, value)
+
+
 def _home(device: torch.device) -> torch.device:
     """Where λ lives: beside the parameters, or on the CPU if there is no float64 there."""
     return torch.device("cpu") if device.type == "mps" else device
+
+
+def _unless(kept: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """The new values, and the old ones of runs that keep theirs."""
+    if not kept.any():
+        return new
+    return torch.where(kept.view(*kept.shape, *[1] * (new.dim() - kept.dim())), old, new)
+
+
+def _brief(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else f"{value}"

@@ -1,8 +1,8 @@
 """CAGrad: the best step for the worst-off objective, near the mean gradient."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import ClassVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from trimol import _checks as checks
 from trimol.maths import cone
 from trimol.maths._numerics import finfo
 from trimol.maths._validation import checked_gramian
-from trimol.methods._gramian import GramianMethod
+from trimol.methods._gramian import GramianMethod, GramianOptions, each
 
 _ROUNDING = 1e-14  # relative to the error of evaluating the optimality conditions
 _Array = npt.NDArray[np.float64]
@@ -87,12 +87,7 @@ class CAGrad(GramianMethod):
     objective.
 
     Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
         c: The radius of the search, relative to ‖g₀‖.
-        weights: λ before the first step; matters only where that step's gradients are not finite.
-        every: Compute new weights every so many steps.
-        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
 
     Example:
         >>> import torch, trimol
@@ -111,6 +106,7 @@ class CAGrad(GramianMethod):
         "The best step for the worst-off objective within a ball around the mean gradient."
     )
     reference: ClassVar[str] = "liu2021conflict"
+    shown: ClassVar[tuple[str, ...]] = ("c",)
 
     def __init__(
         self,
@@ -118,17 +114,11 @@ class CAGrad(GramianMethod):
         objectives: int,
         *,
         c: float = 0.4,
-        weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
-        chunk: int | None = None,
+        **options: Unpack[GramianOptions],
     ) -> None:
-        super().__init__(params, objectives, weights=weights, every=every, chunk=chunk)
+        super().__init__(params, objectives, **options)
         self.c = checks.nonnegative("c", c)
 
     def solve(self, gramian: Tensor) -> Tensor:
         """1/M + v."""
-        return cagrad_weights(gramian, self.c)
-
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, c={self.c:g}"
+        return each(cagrad_weights, [gramian], self.c)

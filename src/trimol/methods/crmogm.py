@@ -1,16 +1,14 @@
 """CR-MOGM: MGDA whose weights have momentum."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.methods._gramian import GramianMethod
-from trimol.methods.mgda import mgda_weights, mgda_weights_of_all
-
-if TYPE_CHECKING:
-    from trimol.methods._replicated import Replicated, ReplicatedEvidence
+from trimol.methods.base import Checked
+from trimol.methods.mgda import mgda_weights
 
 
 def crmogm_step(weights: Tensor, found: Tensor, alpha: float | Tensor) -> Tensor:
@@ -35,13 +33,9 @@ class CRMOGM(GramianMethod):
     backward per objective.
 
     Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
         alpha: α in [0, 1], the share of the old weights. May be changed between steps.
         rho: ρ, the regularisation of λ̂ towards uniform.
         weights: λ0, on the simplex; uniform by default.
-        every: Compute new weights every so many steps.
-        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
 
     Example:
         >>> import torch, trimol
@@ -58,6 +52,8 @@ class CRMOGM(GramianMethod):
 
     summary: ClassVar[str] = "MGDA with momentum on the weights, which reduces its bias."
     reference: ClassVar[str] = "zhou2022convergence"
+    shown: ClassVar[tuple[str, ...]] = ("alpha", "rho")
+    alpha = Checked(checks.fraction)
 
     def __init__(
         self,
@@ -76,15 +72,6 @@ class CRMOGM(GramianMethod):
         self.rho = checks.nonnegative("rho", rho)
 
     @property
-    def alpha(self) -> float:
-        """α, the share of the old weights."""
-        return self._alpha
-
-    @alpha.setter
-    def alpha(self, value: float) -> None:
-        self._alpha = checks.fraction("alpha", value)
-
-    @property
     def due(self) -> bool:
         """As for every method; with α = 1 the weights never move."""
         return super().due and self.alpha < 1
@@ -93,14 +80,3 @@ class CRMOGM(GramianMethod):
         """The average of the old weights and those of this batch."""
         found = mgda_weights(gramian, self.rho).to(self.weights)
         return crmogm_step(self.weights, found, self.alpha)
-
-    @classmethod
-    def weigh_replicas(cls, replicas: "Replicated", evidence: "ReplicatedEvidence") -> Tensor:
-        """The averages of all replicas at once."""
-        gramians = replicas.finite(evidence.gramian())
-        found = mgda_weights_of_all(gramians, replicas.value("rho"))
-        return crmogm_step(replicas.weights, found, replicas.value("alpha"))
-
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, alpha={self.alpha:g}, rho={self.rho:g}"

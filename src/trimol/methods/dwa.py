@@ -1,17 +1,17 @@
 """DWA: more weight on the losses that fall least from epoch to epoch."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs
+from trimol.methods.base import Method, Needs, State
 
 
-def dwa_weights(last: Tensor, before: Tensor, temperature: float) -> Tensor:
+def dwa_weights(last: Tensor, before: Tensor, temperature: float | Tensor) -> Tensor:
     """softmax(r/T) of the rates r = L(t−1)/L(t−2), on tensors (batchable)."""
     info = torch.finfo(last.dtype)
     # A loss that stays where it is has rate 1, at zero too; one that leaves zero the largest.
@@ -34,8 +34,6 @@ class DWA(Method):
     One backward: plain training. Losses must be positive.
 
     Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
         temperature: T; the larger, the nearer to uniform.
         period: The steps of an epoch: ``len(loader)``, as in the paper, or as many as average the
             noise of the batches out.
@@ -62,7 +60,7 @@ class DWA(Method):
         "More weight on the losses that fall least from epoch to epoch: the cost of plain training."
     )
     reference: ClassVar[str] = "liu2019end"
-    simultaneous: bool = True  # the last step of an epoch still moves with that epoch's weights
+    shown: ClassVar[tuple[str, ...]] = ("temperature", "period")
     total: Tensor
     before: Tensor
     seen: Tensor
@@ -82,27 +80,23 @@ class DWA(Method):
         )
         self.temperature = checks.positive("temperature", temperature)
         self.period = checks.count("period", period)
-        self.register_buffer("total", torch.zeros_like(self.weights))
-        self.register_buffer("before", torch.zeros_like(self.weights))
-        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+        nothing = torch.zeros_like(self.weights)
+        self.carry(total=nothing, before=nothing, seen=torch.zeros((), dtype=torch.int64))
 
-    def weigh(self, evidence: Evidence) -> Tensor:
+    def weigh(self, evidence: Evidence) -> State:
         """New weights at the end of an epoch, for the next one."""
-        self.total = self.total + evidence.values().to(self.total)
-        self.seen += 1
-        epoch, rest = divmod(int(self.seen), self.period)
-        if rest:
-            return self.weights
-        last, before = self.total / self.period, self.before
-        self.total, self.before = torch.zeros_like(self.total), last
-        return self.weights if epoch == 1 else dwa_weights(last, before, self.temperature)
+        total, seen = self.total + evidence.values().to(self.total), self.seen + 1
+        count = seen.to(total.device)[..., None]
+        ended, compares = count % self.period == 0, count > self.period
+        last = total / self.period
+        weights = dwa_weights(last, self.before, self.temperature)
+        return {
+            "weights": torch.where(ended & compares, weights, self.weights),
+            "total": torch.where(ended, 0.0, total),
+            "before": torch.where(ended, last, self.before),
+            "seen": seen,
+        }
 
-    def reset(self) -> Self:
-        """Back to the state of a new instance."""
-        for buffer in (self.total, self.before, self.seen):
-            buffer.zero_()
-        return super().reset()
-
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, temperature={self.temperature:g}, period={self.period}"
+    def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
+        """The last step of an epoch still moves with that epoch's weights."""
+        return evidence.scalar(before)

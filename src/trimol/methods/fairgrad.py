@@ -1,13 +1,13 @@
 """FairGrad: α-fair shares of the improvement."""
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import ClassVar, Unpack
 
 from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.maths.fairness import fair_weights
-from trimol.methods._gramian import GramianMethod
+from trimol.methods._gramian import GramianMethod, GramianOptions, each
 
 
 class FairGrad(GramianMethod):
@@ -26,12 +26,7 @@ class FairGrad(GramianMethod):
     weights, whose direction is zero, take its place. One backward per objective.
 
     Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
         alpha: α, what kind of fairness.
-        weights: λ before the first step; matters only where that step's gradients are not finite.
-        every: Compute new weights every so many steps.
-        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
 
     Example:
         >>> import torch, trimol
@@ -47,6 +42,7 @@ class FairGrad(GramianMethod):
 
     summary: ClassVar[str] = "The α-fair direction, from proportional to max-min fairness."
     reference: ClassVar[str] = "ban2024fair"
+    shown: ClassVar[tuple[str, ...]] = ("alpha",)
 
     def __init__(
         self,
@@ -54,17 +50,11 @@ class FairGrad(GramianMethod):
         objectives: int,
         *,
         alpha: float = 2.0,
-        weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
-        chunk: int | None = None,
+        **options: Unpack[GramianOptions],
     ) -> None:
-        super().__init__(params, objectives, weights=weights, every=every, chunk=chunk)
+        super().__init__(params, objectives, **options)
         self.alpha = checks.positive("alpha", alpha)
 
     def solve(self, gramian: Tensor) -> Tensor:
         """The w of G w = w^(-1/α)."""
-        return fair_weights(gramian, self.alpha)
-
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, alpha={self.alpha:g}"
+        return each(fair_weights, [gramian], self.alpha)

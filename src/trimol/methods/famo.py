@@ -1,7 +1,7 @@
 """FAMO: losses that fall at the same rate, from their values alone."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence, Losses, observed
-from trimol.methods.base import Method, Needs
+from trimol.methods.base import Method, Needs, Options, State
 
 # Added to the losses so that a loss of zero has a logarithm: relative to the largest loss, where
 # the authors' 1e-8 is absolute and so makes small losses look alike.
@@ -48,14 +48,11 @@ class FAMO(Method):
     One backward, as for plain training; :meth:`observe` adds a forward. Losses must be positive.
 
     Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
         beta: β, the step size of ξ.
         gamma: γ, the decay of ξ towards uniform z.
         adam: Give δ + γξ to Adam, as the authors do; False is the plain step written above.
         min_losses: The least value of each loss, subtracted from it; zero by default.
         weights: λ before the first step; matters only where that step's losses are not finite.
-        every: Compute new weights every so many steps.
 
     Example:
         >>> import torch, trimol
@@ -82,6 +79,7 @@ class FAMO(Method):
         "training."
     )
     reference: ClassVar[str] = "liu2023famo"
+    shown: ClassVar[tuple[str, ...]] = ("beta", "gamma", "adam")
     logits: Tensor
     moments: Tensor
     before: Tensor
@@ -96,26 +94,27 @@ class FAMO(Method):
         gamma: float = 1e-3,
         adam: bool = True,
         min_losses: Tensor | Sequence[float] | None = None,
-        weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, objectives, weights=weights, every=every)
+        super().__init__(params, objectives, **options)
         self.beta = checks.nonnegative("beta", beta)
         self.gamma = checks.nonnegative("gamma", gamma)
         self.adam = adam
         lowest = [0.0] * objectives if min_losses is None else min_losses
         self.min_losses = checks.vector("min_losses", lowest, objectives)
-        self.register_buffer("logits", torch.zeros_like(self.weights))
-        self.register_buffer("moments", self.weights.new_zeros(2, objectives))
-        self.register_buffer("before", torch.zeros_like(self.weights))  # zero: nothing to compare
-        self.register_buffer("observations", torch.zeros((), dtype=torch.int64))
+        zeros = torch.zeros_like(self.weights)
+        self.carry(
+            logits=zeros,
+            moments=zeros.expand(2, objectives),
+            before=zeros,  # nothing to compare with yet
+            observations=torch.zeros((), dtype=torch.int64),
+        )
 
-    def weigh(self, evidence: Evidence) -> Tensor:
+    def weigh(self, evidence: Evidence) -> State:
         """c z/ℓ of the batch (after ξ's step, if the last one was not observed)."""
         losses = self._above(evidence.values())
-        self._learn(losses)
-        self.before = losses
-        return famo_weights(self.logits, losses)
+        learned = self._learned(losses)
+        return {**learned, "weights": famo_weights(learned["logits"], losses), "before": losses}
 
     @torch.no_grad()
     def observe(self, losses: Losses) -> None:
@@ -128,42 +127,41 @@ class FAMO(Method):
             losses: M losses, one vector; no graph is needed.
         """
         after = observed(losses, self.objectives)
-        if after.isfinite().all():
-            self._learn(self._above(after))
-        self.before = torch.zeros_like(self.before)
+        learned = self._learned(self._above(after)) if after.isfinite().all() else {}
+        self.commit({"weights": self.weights, **learned, "before": torch.zeros_like(self.before)})
 
-    def reset(self) -> Self:
-        """Back to the state of a new instance."""
-        for buffer in (self.logits, self.moments, self.before, self.observations):
-            buffer.zero_()
-        return super().reset()
+    def _learned(self, after: Tensor) -> dict[str, Tensor]:
+        """ξ after its step (and Adam's state), of the runs in which a step on x waits to be judged.
 
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, beta={self.beta:g}, gamma={self.gamma:g}, adam={self.adam}"
-
-    def _learn(self, after: Tensor) -> None:
-        """The step of ξ, if a step on x waits to be judged."""
-        if not self.before.any():
-            return
+        The step is δ + γξ, which Adam divides by its size: first / √second, both averages
+        corrected for their start at zero.
+        """
+        waits = self.before.any(-1, keepdim=True)
+        count = self.observations + waits[..., 0].to(self.observations)
         step = famo_slope(self.logits, self.before, after) + self.gamma * self.logits
-        self.observations += 1
+        moments = self.moments
         if self.adam:
-            first = torch.lerp(step, self.moments[0], _BETA1)
-            second = torch.lerp(step.square(), self.moments[1], _BETA2)
-            self.moments = torch.stack([first, second])
-            first = first / (1 - _BETA1 ** int(self.observations))
-            second = second / (1 - _BETA2 ** int(self.observations))
-            step = first / (second.sqrt() + _FLOOR)
-        self.logits = self.logits - self.beta * step
+            first = torch.lerp(step, self.moments[..., 0, :], _BETA1)
+            second = torch.lerp(step.square(), self.moments[..., 1, :], _BETA2)
+            moments = torch.stack([first, second], -2)
+            done = count.to(step)[..., None]
+            step = first / (1 - _BETA1**done) / ((second / (1 - _BETA2**done)).sqrt() + _FLOOR)
+        return {
+            "logits": torch.where(waits, self.logits - self.beta * step, self.logits),
+            "moments": torch.where(waits[..., None], moments, self.moments),
+            "observations": count,
+        }
 
     def _above(self, losses: Tensor) -> Tensor:
         """ℓ, measured from its least value."""
         above = losses.to(self.weights) - self.min_losses.to(self.weights)
         if (above < 0).any():
-            m = int(above.argmin())
+            place = int(above.argmin())
+            lowest = self.min_losses.expand(above.shape).flatten()[place].item()
             raise BadValue(
                 f"losses must be at least min_losses, since FAMO takes their logarithm, found "
-                f"{losses[m].item():g} for objective {m}, below {self.min_losses[m].item():g}"
+                f"{losses.flatten()[place].item():g} for objective {place % self.objectives}, "
+                f"below {lowest:g}"
             )
-        return above + (_EPSILON * above.max()).clamp_min(torch.finfo(above.dtype).tiny)
+        largest = above.amax(-1, keepdim=True)
+        return above + (_EPSILON * largest).clamp_min(torch.finfo(above.dtype).tiny)

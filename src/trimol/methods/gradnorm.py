@@ -1,30 +1,37 @@
 """GradNorm: weights trained so that all objectives learn at one pace."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from trimol import _checks as checks
 from trimol._failures import BadValue
-from trimol.gradients import Evidence, NonFinite
-from trimol.methods.base import Method, Needs
+from trimol.gradients import Evidence
+from trimol.methods.base import Method, Needs, State
 
 _ROUNDING = 16 * torch.finfo(torch.float64).eps
 
 
 def gradnorm_step(
-    weights: Tensor, norms: Tensor, ratios: Tensor, alpha: float, lr: float
+    weights: Tensor,
+    norms: Tensor,
+    ratios: Tensor,
+    alpha: float | Tensor,
+    lr: float | Tensor,
 ) -> Tensor:
     """w ← w − η ∂L_grad/∂w, at least 0, rescaled to the sum M; on tensors (batchable)."""
     sizes = weights * norms
+    # r_m, the inverse training rate; where all losses are zero the pace is the same.
     mean = ratios.mean(-1, keepdim=True)
-    rate = torch.where(mean > 0, ratios / mean, 1.0)  # all losses are zero: the same pace
+    rate = torch.where(mean > 0, ratios / mean, 1.0)
+    # ∂L_grad/∂w = sign(w n − target) n: no sign where sizes are on target to rounding.
     target = sizes.mean(-1, keepdim=True) * rate**alpha
     gap = sizes - target
     sign = torch.where(gap.abs() <= _ROUNDING * (sizes + target), 0.0, gap.sign())
     moved = (weights - lr * sign * norms).clamp_min(0)
+    # Back to the sum M; a step that leaves no weight at all is not taken.
     total = moved.sum(-1, keepdim=True)
     return torch.where(total > 0, moved * (weights.shape[-1] / total), weights)
 
@@ -48,7 +55,6 @@ class GradNorm(Method):
     weights negative, they are kept at or above zero. One backward per objective.
 
     Args:
-        params: The parameters that the method weighs.
         objectives: M, the number of losses, none of them negative.
         alpha: α, how strongly objectives that learn slowly are favoured.
         lr: η, the step size of w; relative to 1/n, for w moves by η·n in one step.
@@ -57,7 +63,6 @@ class GradNorm(Method):
         initial: The losses f(x_0) to compare with; those of the first step by default.
         simultaneous: Move x with w_t; otherwise with w_{t+1}.
         weights: w at the start, rescaled to the sum M; ones by default.
-        every: Compute new weights every so many steps.
 
     Example:
         >>> import torch, trimol
@@ -77,6 +82,7 @@ class GradNorm(Method):
         "Trains the weights so that weighted gradients are of one size and objectives of one pace."
     )
     reference: ClassVar[str] = "chen2018gradnorm"
+    shown: ClassVar[tuple[str, ...]] = ("alpha", "lr")
     initial: Tensor
 
     def __init__(
@@ -100,32 +106,26 @@ class GradNorm(Method):
         self.lr = checks.nonnegative("lr", lr)
         self.layer = None if layer is None else tuple(layer)
         self.simultaneous = simultaneous
-        self._initial = torch.zeros(objectives, dtype=torch.float64)  # zeros: not yet known
+        first = torch.zeros_like(self.weights)  # zeros: not yet known
         if initial is not None:
-            self._initial = _positive("initial", checks.vector("initial", initial, objectives))
-        self.register_buffer("initial", self._initial.to(self.weights.device))
+            first = _positive("initial", checks.vector("initial", initial, objectives)).to(first)
+        self.carry(initial=first)
 
-    def weigh(self, evidence: Evidence) -> Tensor:
+    def weigh(self, evidence: Evidence) -> State:
         """One gradient step of w on L_grad."""
-        norms = evidence.gramian(of=self.layer).to(self.weights).diagonal().clamp_min(0).sqrt()
+        gramian = evidence.gramian(of=self.layer).to(self.weights)
+        norms = gramian.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
         losses = evidence.values().to(self.weights)
         if (losses < 0).any():
             raise BadValue(f"losses must not be negative, found {losses.tolist()}")
-        initial = self.initial if self.initial.any() else _positive("the first losses", losses)
+        known = self.initial.any(-1, keepdim=True)
+        initial = _positive("the first losses", torch.where(known, self.initial, losses))
         moved = gradnorm_step(self.weights, norms, losses / initial, self.alpha, self.lr)
-        if not moved.isfinite().all():
-            raise NonFinite
-        self.initial = initial.clone()
-        return moved
+        return {"weights": moved, "initial": initial}
 
-    def reset(self) -> Self:
-        """Back to the state of a new instance."""
-        self.initial = self._initial.to(self.initial.device)
-        return super().reset()
-
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, alpha={self.alpha:g}, lr={self.lr:g}"
+    def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
+        """x moves with w_t as published, or with w_{t+1}."""
+        return evidence.scalar(before if self.simultaneous else after)
 
 
 def _positive(name: str, losses: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trimol.maths._numerics import finfo
 from trimol.maths._validation import checked_gramian
-from trimol.methods._gramian import GramianMethod
+from trimol.methods._gramian import GramianMethod, each
 
 
 def imtlg_weights(gramian: Tensor) -> Tensor:
@@ -52,13 +52,6 @@ class IMTLG(GramianMethod):
     projection: the method balances, it does not promise descent. The direction of :math:`d` does
     not depend on the scale of any single loss, its sign and length do. One backward per objective.
 
-    Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
-        weights: λ before the first step; matters only where that step's gradients are not finite.
-        every: Compute new weights every so many steps.
-        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
-
     Example:
         >>> import torch, trimol
         >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
@@ -77,4 +70,4 @@ class IMTLG(GramianMethod):
 
     def solve(self, gramian: Tensor) -> Tensor:
         """The weights of equal projections."""
-        return imtlg_weights(gramian)
+        return each(imtlg_weights, [gramian])

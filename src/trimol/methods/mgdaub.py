@@ -1,6 +1,6 @@
 """MGDA-UB: the weights of MGDA from the gradients of a shared representation."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from torch import Tensor
@@ -32,9 +32,7 @@ class MGDAUB(Method):
 
     Args:
         params: The parameters that the method weighs: those that Z depends on.
-        objectives: M, the number of losses.
         weights: λ before the first step; matters only where that step's gradients are not finite.
-        every: Compute new weights every so many steps.
 
     Example:
         >>> import torch, trimol
@@ -50,23 +48,11 @@ class MGDAUB(Method):
         section 3.3.
     """
 
-    needs: ClassVar[Needs] = "gramian"
+    needs: ClassVar[Needs] = "representation"
     summary: ClassVar[str] = (
         "MGDA on the gradients of the shared representation: backwards through the heads only."
     )
     reference: ClassVar[str] = "sener2018multi"
-    represents: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        params: Iterable[Tensor],
-        objectives: int,
-        *,
-        weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
-    ) -> None:
-        super().__init__(params, objectives, weights=weights, every=every)
-        self._representation: list[Tensor] | None = None
 
     def forward(
         self,
@@ -81,17 +67,13 @@ class MGDAUB(Method):
             keep: Leave λ as it is.
             representation: Z: the tensor (or tensors) between the shared parameters and the heads.
         """
-        self._representation = _checked(representation)
-        try:
-            return super().forward(*losses, keep=keep)
-        finally:
-            self._representation = None  # of this step only
+        return self._take(self._evidence(losses, keep, _checked(representation)), keep)
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """The min-norm weights of the representation's gradients."""
-        if self._representation is None:
+        if evidence.representation is None:
             evidence.reason = "no representation was given: these are the parameters' gradients"
-        return mgda_weights(evidence.gramian(of=self._representation)).to(self.weights)
+        return mgda_weights(evidence.gramian(of=evidence.representation)).to(self.weights)
 
 
 def _checked(representation: Representation | None) -> list[Tensor] | None:

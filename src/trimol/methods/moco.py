@@ -2,20 +2,17 @@
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from trimol import _checks as checks
-from trimol.gradients import Evidence, NonFinite
+from trimol.gradients import Evidence
 from trimol.gradients._rows import gram
 from trimol.maths.projection import projected
-from trimol.methods.base import Method, Needs
-from trimol.methods.mgda import mgda_weights, mgda_weights_of_all
-
-if TYPE_CHECKING:
-    from trimol.methods._replicated import Replicated, ReplicatedEvidence
+from trimol.methods.base import Checked, Method, Needs, State
+from trimol.methods.mgda import mgda_weights
 
 
 def moco_step(
@@ -23,12 +20,10 @@ def moco_step(
 ) -> Tensor:
     """λ from YᵀY: Π_Δ(λ − γ(YᵀY + ρI)λ), or the minimiser of ‖Yλ‖² + ρ‖λ‖² for γ = ``None``.
 
-    Batchable: with R × M weights γ and ρ may be R × 1.
+    Batchable: with (…, M) weights γ and ρ may be (…, 1).
     """
-    if gamma is None and gramian.dim() > 2:
-        return mgda_weights_of_all(gramian, rho)
     if gamma is None:
-        return mgda_weights(gramian, float(rho)).to(weights)
+        return mgda_weights(gramian, rho).to(weights)
     product = (gramian.to(weights) @ weights[..., None])[..., 0]
     return projected(weights - gamma * (product + rho * weights))
 
@@ -52,7 +47,6 @@ class MoCo(Method):
 
     Args:
         params: The parameters that the method weighs. One that is frozen keeps its part of Y.
-        objectives: M, the number of losses.
         beta: β in [0, 1], the step size of the tracker. May be changed between steps.
         gamma: γ, the step size of λ; ``None`` for the exact minimiser.
         rho: ρ, the regularisation of λ towards uniform.
@@ -84,6 +78,8 @@ class MoCo(Method):
         "MGDA on a moving average of the gradients: little bias, memory for M gradients."
     )
     reference: ClassVar[str] = "fernando2023mitigating"
+    shown: ClassVar[tuple[str, ...]] = ("beta", "gamma", "rho")
+    beta = Checked(checks.fraction)
     tracker: Tensor
     seen: Tensor
 
@@ -106,93 +102,60 @@ class MoCo(Method):
         self.gamma = None if gamma is None else checks.nonnegative("gamma", gamma)
         self.rho = checks.nonnegative("rho", rho)
         self.zero_start = zero_start
-        self._along: Tensor | None = None
         # At least in float32: small β(g − Y) would be lost in less.
         dtype = functools.reduce(torch.promote_types, (p.dtype for p in self.params), torch.float32)
         size, device = sum(p.numel() for p in self.params), self.params[0].device
-        empty = torch.zeros(objectives, size, dtype=dtype, device=device)
-        self.register_buffer("tracker", empty)
-        self.register_buffer("seen", torch.full((len(self.params),), zero_start))
+        self.carry(
+            tracker=torch.zeros((), dtype=dtype, device=device).expand(objectives, size),
+            seen=torch.full((len(self.params),), zero_start),
+        )
 
-    @property
-    def beta(self) -> float:
-        """β, the step size of the tracker."""
-        return self._beta
-
-    @beta.setter
-    def beta(self, value: float) -> None:
-        self._beta = checks.fraction("beta", value)
-
-    def weigh(self, evidence: Evidence) -> Tensor:
-        """Track the gradients; λ of what is tracked. Nothing changes if something is not finite."""
+    def weigh(self, evidence: Evidence) -> State:
+        """Track the gradients; λ of what is tracked."""
         rows = evidence.jacobian()
         live = torch.tensor([p.requires_grad for p in self.params])
-        tracker, moved = self._tracked(rows, live)
-        gramian = gram(moved)
-        if not gramian.isfinite().all():
-            raise NonFinite
-        weights = moco_step(self.weights, gramian, self.gamma, self.rho)
-        self.tracker, self.seen = tracker, self.seen | live
-        self._along = (weights.to(moved) @ moved).to(rows)
-        return weights
+        moved = self._moved(rows, live)
+        gramian = evidence.finite(gram(moved))
+        return {
+            "weights": moco_step(self.weights, gramian, self.gamma, self.rho),
+            "tracker": moved if live.all() else self._put(moved, live),
+            "seen": self.seen | live,
+        }
 
-    def scalar(self, evidence: Evidence, weights: Tensor) -> Tensor:
+    def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
         """x moves along Yλ where this step tracked, along this batch's gradients elsewhere."""
-        along, self._along = self._along, None
-        if along is None:
-            return evidence.scalar(weights)
-        return evidence.scalar_along(weights, along)
+        if after is before:
+            return evidence.scalar(after)
+        live = torch.tensor([p.requires_grad for p in self.params])
+        rows = self.tracker if live.all() else self.tracker[..., self._columns(live)]
+        return evidence.scalar_along(after, (after.to(rows)[..., None, :] @ rows)[..., 0, :])
 
-    @classmethod
-    def weigh_replicas(cls, replicas: "Replicated", evidence: "ReplicatedEvidence") -> Tensor:
-        """Track the gradients of all replicas at once; λ of what is tracked."""
-        tracker = _tracked_by_all(replicas, evidence.jacobian())
-        wide = tracker.double()
-        gramians = replicas.finite(wide @ wide.mT)
-        replicas.keep(tracker=tracker, seen=torch.ones(replicas.replicas, dtype=torch.bool))
-        gamma, rho = replicas.value("gamma"), replicas.value("rho")
-        return moco_step(replicas.weights, gramians, gamma, rho)
+    def _moved(self, rows: Tensor, live: Tensor) -> Tensor:
+        """Y + β(g − Y) in the columns of parameters that have gradients; g where it is the first.
 
-    @classmethod
-    def move_replicas(
-        cls, replicas: "Replicated", evidence: "ReplicatedEvidence", weights: Tensor
-    ) -> Tensor:
-        """Along Yλ, or this batch's gradients where these were not finite and not tracked."""
-        rows = replicas.state["tracker"]
-        if replicas.broken is not None:
-            rows = torch.where(replicas.broken[:, None, None], evidence.jacobian().to(rows), rows)
-        return (weights.to(rows)[:, None] @ rows)[:, 0]
+        Replicas start from a Y of one column, zero, which stands for as many as there are.
+        """
+        tracker = self.tracker.to(torch.promote_types(self.tracker.dtype, rows.dtype))
+        beta = torch.as_tensor(self.beta, dtype=torch.float64)
+        share = torch.where(self.seen, beta, 1.0)[..., live].to(tracker)
+        if not live.all():
+            tracker = tracker[..., self._columns(live)]
+        if (share == share[..., :1]).all():
+            share = share[..., :1]
+        else:
+            share = share.repeat_interleave(self._sizes(live), -1)
+        return tracker.lerp(rows.to(tracker), share[..., None, :])
 
-    def reset(self) -> Self:
-        """Back to the state of a new instance."""
-        self.tracker = torch.zeros_like(self.tracker)
-        self.seen = torch.full_like(self.seen, self.zero_start)
-        return super().reset()
-
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, beta={self.beta:g}, gamma={self.gamma}, rho={self.rho:g}"
-
-    def _tracked(self, rows: Tensor, live: Tensor) -> tuple[Tensor, Tensor]:
-        """The new Y, and those of its columns that x moves along: no frozen parameters."""
+    def _put(self, moved: Tensor, live: Tensor) -> Tensor:
+        """All of Y: what frozen parameters had stays."""
         tracker = self.tracker.clone()
-        sizes = [p.numel() for p in self.params]
-        blocks = tracker.split(sizes, dim=1)
-        places = live.nonzero()[:, 0].tolist()
-        arrived = rows.to(tracker).split([sizes[i] for i in places], dim=1)
-        for i, gradient in zip(places, arrived, strict=True):
-            blocks[i].lerp_(gradient, self.beta if self.seen[i] else 1.0)
-        if live.all():
-            return tracker, tracker
-        return tracker, torch.cat([blocks[i] for i in places], dim=1)
+        tracker[..., self._columns(live)] = moved
+        return tracker
 
+    def _columns(self, live: Tensor) -> Tensor:
+        """Which columns of Y belong to the parameters that have gradients."""
+        every = torch.ones_like(live)
+        return live.repeat_interleave(self._sizes(every)).to(self.tracker.device)
 
-def _tracked_by_all(replicas: "Replicated", rows: Tensor) -> Tensor:
-    """The new Y of every replica, R × M × d, at least in float32."""
-    rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
-    if not replicas.state:
-        start = torch.full((replicas.replicas,), replicas.value("zero_start"))
-        replicas.state |= {"tracker": torch.zeros_like(rows), "seen": start}
-    beta = torch.as_tensor(replicas.value("beta"), dtype=torch.float64).to(rows)
-    share = torch.where(replicas.state["seen"][:, None], beta, 1.0)
-    return replicas.state["tracker"].lerp(rows, share[..., None])
+    def _sizes(self, live: Tensor) -> Tensor:
+        return torch.tensor([p.numel() for p in self.params], device=live.device)[live]

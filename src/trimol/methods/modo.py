@@ -1,7 +1,7 @@
 """MoDo: unbiased steps on the weights, by double sampling."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -9,21 +9,15 @@ from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.maths.projection import projected, projected_on_host
-from trimol.methods.base import Method, Needs
-
-if TYPE_CHECKING:
-    from trimol.methods._replicated import Replicated, ReplicatedEvidence
+from trimol.methods.base import Checked, Method, Needs
 
 
 def modo_step(
-    weights: Tensor,
-    product: Tensor,
-    gamma: float | Tensor,
-    rho: float | Tensor = 0.0,
-    project: Callable[[Tensor], Tensor] = projected,
+    weights: Tensor, product: Tensor, gamma: float | Tensor, rho: float | Tensor = 0.0
 ) -> Tensor:
     """λ ← Π_Δ(λ − γ(G1ᵀ(G2 λ) + ρλ)): the λ update of Algorithm 2, on tensors (batchable)."""
-    return project(weights - gamma * (product + rho * weights))
+    moved = weights - gamma * (product + rho * weights)
+    return projected_on_host(moved) if moved.dim() == 2 else projected(moved)
 
 
 class MoDo(Method):
@@ -42,8 +36,6 @@ class MoDo(Method):
     The product costs one backward and one forward-mode pass, whatever M: no Jacobian is formed.
 
     Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
         gamma: γ, the step size of λ. May be changed between steps (``modo.gamma = …``).
         rho: ρ, the regularisation of λ towards uniform.
         weights: λ0, on the simplex; uniform by default.
@@ -72,6 +64,8 @@ class MoDo(Method):
         "Unbiased steps on the weights by double sampling, at a cost that does not grow with M."
     )
     reference: ClassVar[str] = "chen2023three"
+    shown: ClassVar[tuple[str, ...]] = ("gamma", "rho")
+    gamma = Checked(checks.nonnegative)
     draws: int = 2
 
     def __init__(
@@ -102,15 +96,6 @@ class MoDo(Method):
         self.rho = checks.nonnegative("rho", rho)
 
     @property
-    def gamma(self) -> float:
-        """γ, the step size of λ."""
-        return self._gamma
-
-    @gamma.setter
-    def gamma(self, value: float) -> None:
-        self._gamma = checks.nonnegative("gamma", value)
-
-    @property
     def due(self) -> bool:
         """As for every method; with γ = 0 the weights never move."""
         return super().due and self.gamma > 0
@@ -120,25 +105,7 @@ class MoDo(Method):
         product = evidence.product(self.weights, keep_gradient=self.simultaneous)
         return modo_step(self.weights, product.to(self.weights), self.gamma, self.rho)
 
-    def scalar(self, evidence: Evidence, weights: Tensor) -> Tensor:
+    def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
         """x moves on the mean of both draws, or on the third one alone."""
-        third = evidence.draws[2:]
-        return evidence.scalar(weights, third or None)
-
-    @classmethod
-    def weigh_replicas(cls, replicas: "Replicated", evidence: "ReplicatedEvidence") -> Tensor:
-        """λ_{t+1} of all replicas at once."""
-        product = replicas.finite(evidence.product(replicas.weights).to(replicas.weights))
-        gamma, rho = replicas.value("gamma"), replicas.value("rho")
-        return modo_step(replicas.weights, product, gamma, rho, projected_on_host)
-
-    @classmethod
-    def move_replicas(
-        cls, replicas: "Replicated", evidence: "ReplicatedEvidence", weights: Tensor
-    ) -> Any:
-        """On the mean of both draws, or on the third one alone."""
-        return evidence.combined(weights, slice(2 if replicas.draws > 2 else 0, None))
-
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, gamma={self.gamma:g}, rho={self.rho:g}"
+        used = slice(2, None) if self.draws > 2 else slice(None)
+        return evidence.scalar(before if self.simultaneous else after, used)

@@ -1,13 +1,13 @@
 """Nash-MTL: the objectives bargain for the direction."""
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import ClassVar, Unpack
 
 from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.maths.fairness import fair_weights
-from trimol.methods._gramian import GramianMethod
+from trimol.methods._gramian import GramianMethod, GramianOptions, each
 
 
 def nashmtl_weights(gramian: Tensor, max_norm: float | None = None) -> Tensor:
@@ -34,12 +34,7 @@ class NashMTL(GramianMethod):
     min-norm weights, whose direction is zero, take its place. One backward per objective.
 
     Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
         max_norm: The largest length of d, as in the authors' code; ``None``: :math:`\sqrt M`.
-        weights: λ before the first step; matters only where that step's gradients are not finite.
-        every: Compute new weights every so many steps.
-        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
 
     Example:
         >>> import torch, trimol
@@ -58,6 +53,7 @@ class NashMTL(GramianMethod):
         "The Nash bargaining solution: proportionally fair, blind to the losses' scales."
     )
     reference: ClassVar[str] = "navon2022multi"
+    shown: ClassVar[tuple[str, ...]] = ("max_norm",)
 
     def __init__(
         self,
@@ -65,17 +61,11 @@ class NashMTL(GramianMethod):
         objectives: int,
         *,
         max_norm: float | None = 1.0,
-        weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
-        chunk: int | None = None,
+        **options: Unpack[GramianOptions],
     ) -> None:
-        super().__init__(params, objectives, weights=weights, every=every, chunk=chunk)
+        super().__init__(params, objectives, **options)
         self.max_norm = None if max_norm is None else checks.positive("max_norm", max_norm)
 
     def solve(self, gramian: Tensor) -> Tensor:
         """The a of G a = 1/a, shortened."""
-        return nashmtl_weights(gramian, self.max_norm)
-
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, max_norm={self.max_norm}"
+        return each(nashmtl_weights, [gramian], self.max_norm)

@@ -1,7 +1,7 @@
 """PCGrad: gradient surgery, in a random order."""
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import ClassVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.maths._validation import checked_gramian
-from trimol.methods._gramian import GramianMethod
+from trimol.methods._gramian import GramianMethod, GramianOptions, each
 
 
 def pcgrad_weights(gramian: Tensor, order: npt.NDArray[np.int64]) -> Tensor:
@@ -45,12 +45,7 @@ class PCGrad(GramianMethod):
     resumed, or spread over processes, sees the same ones. One backward per objective.
 
     Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
         seed: Of the random orders.
-        weights: λ before the first step; matters only where that step's gradients are not finite.
-        every: Compute new weights every so many steps.
-        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
 
     Example:
         >>> import torch, trimol
@@ -69,6 +64,7 @@ class PCGrad(GramianMethod):
         "The sum of the gradients, each projected off those it conflicts with, in random order."
     )
     reference: ClassVar[str] = "yu2020gradient"
+    shown: ClassVar[tuple[str, ...]] = ("seed",)
 
     def __init__(
         self,
@@ -76,23 +72,18 @@ class PCGrad(GramianMethod):
         objectives: int,
         *,
         seed: int = 0,
-        weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
-        chunk: int | None = None,
+        **options: Unpack[GramianOptions],
     ) -> None:
-        super().__init__(params, objectives, weights=weights, every=every, chunk=chunk)
+        super().__init__(params, objectives, **options)
         self.seed = checks.seed(seed)
 
-    def order(self) -> npt.NDArray[np.int64]:
+    def order(self, seed: int | None = None) -> npt.NDArray[np.int64]:
         """The orders of this step: a function of the seed and the step alone."""
-        generator = np.random.default_rng((self.seed, int(self.step)))
+        own = self.seed if seed is None else seed
+        generator = np.random.default_rng((own, int(self.step)))
         each = np.tile(np.arange(self.objectives), (self.objectives, 1))
         return generator.permuted(each, axis=1)
 
     def solve(self, gramian: Tensor) -> Tensor:
         """The weights of Σᵢ gᵢ^PC."""
-        return pcgrad_weights(gramian, self.order())
-
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, seed={self.seed}"
+        return each(lambda one, seed: pcgrad_weights(one, self.order(seed)), [gramian], self.seed)

@@ -9,6 +9,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol.gradients import Evidence
 from trimol.maths import box
+from trimol.methods._gramian import each
 from trimol.methods.base import Method, Needs
 
 
@@ -50,14 +51,11 @@ class Preference(Method):
     One backward per objective.
 
     Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
         prefer: p, on the simplex; uniform by default. May be zero for a loss that is only bounded.
         bounds: The upper bound of each bounded objective: ``{1: 0.2}`` is f_1 ≤ 0.2.
         kappa: κ, how fast a loss goes to its bound, from above or below.
         penalty: C, the largest multiplier: how much of pᵀF a unit of a loss above its bound is
             worth at most.
-        every: Compute new weights every so many steps.
         chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
 
     Example:
@@ -83,6 +81,7 @@ class Preference(Method):
         "A weighted sum of the losses under hard upper bounds on some of them, by an exact QP."
     )
     reference: ClassVar[str] = "gong2021automatic"
+    shown: ClassVar[tuple[str, ...]] = ("bounds", "kappa")
 
     def __init__(
         self,
@@ -114,14 +113,13 @@ class Preference(Method):
         losses = evidence.values().to(self.weights)
         gramian = evidence.gramian(chunk=self.chunk).to(self.weights)
         prefer, bounded = self.prefer.to(self.weights), list(self.bounds)
-        above = losses[bounded] - losses.new_tensor(list(self.bounds.values()))
-        demand = self.kappa * above - gramian[bounded] @ prefer
-        weights = prefer.clone()
-        weights[bounded] += preference_multipliers(
-            gramian[bounded][:, bounded], demand, self.penalty
-        ).to(weights)
-        return weights / weights.sum()
-
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, bounds={self.bounds}, kappa={self.kappa:g}"
+        # κ(f − b) − ⟨∇f, ∇F p⟩: what the preferred direction leaves to be done for each bound.
+        above = losses[..., bounded] - losses.new_tensor(list(self.bounds.values()))
+        pulled = (gramian[..., bounded, :] @ prefer[..., None])[..., 0]
+        inner = gramian[..., bounded, :][..., bounded]
+        demand = self.kappa * above - pulled
+        multipliers = each(preference_multipliers, [inner, demand], self.penalty)
+        # λ = (p + ν)/(1 + Σν): p sums to one.
+        weights = prefer.expand(self.weights.shape).clone()
+        weights[..., bounded] += multipliers.to(weights)
+        return weights / weights.sum(-1, keepdim=True)

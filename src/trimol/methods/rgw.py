@@ -1,7 +1,7 @@
 """RGW: random weights, drawn anew at every step."""
 
 from collections.abc import Iterable
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import scipy  # its submodules load when first used, which keeps the import short
@@ -39,8 +39,6 @@ class RGW(Method):
     weighs losses (RLW). Plain training: one forward, one backward.
 
     Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
         seed: Names the sequence of weights; saved in ``state_dict()`` with the step.
         every: Draw new weights every so many steps.
 
@@ -62,27 +60,20 @@ class RGW(Method):
     needs: ClassVar[Needs] = "losses"
     summary: ClassVar[str] = "Random weights at every step: the baseline of plain noise."
     reference: ClassVar[str] = "lin2022reasonable"
+    shown: ClassVar[tuple[str, ...]] = ("seed",)
     seed: Tensor
 
     def __init__(
         self, params: Iterable[Tensor], objectives: int, *, seed: int = 0, every: int = 1
     ) -> None:
         super().__init__(params, objectives, every=every)
-        self._seed = checks.seed(seed)
-        if seed >= 2**63:
+        if checks.seed(seed) >= 2**63:
             raise BadValue(f"seed must be below 2**63, found {seed}")
-        self.register_buffer("seed", torch.tensor(self._seed))
+        self.carry(seed=torch.tensor(seed))
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """Weights of this step, whatever the losses; the old ones where these are not finite."""
         evidence.values()
-        return rgw_weights(self.objectives, int(self.seed), int(self.step)).to(self.weights)
-
-    def reset(self) -> Self:
-        """Back to the state of a new instance."""
-        self.seed.fill_(self._seed)
-        return super().reset()
-
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, seed={int(self.seed)}"
+        seeds, step = self.seed.flatten().tolist(), int(self.step)
+        drawn = torch.stack([rgw_weights(self.objectives, seed, step) for seed in seeds])
+        return drawn.view(self.weights.shape).to(self.weights)

@@ -1,22 +1,22 @@
 """SDMGrad: conflict avoided near a target direction, by double sampling."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
 from trimol.maths.projection import projected
-from trimol.methods.base import Method, Needs
+from trimol.methods.base import Method, Needs, State
 
 
-def sdmgrad_step(w: Tensor, product: Tensor, gamma: float) -> Tensor:
+def sdmgrad_step(w: Tensor, product: Tensor, gamma: float | Tensor) -> Tensor:
     """w ← Π_Δ(w − γ G1ᵀ(G2(w + λ w̃))): the w update of Algorithm 1, on tensors (batchable)."""
     return projected(w - gamma * product)
 
 
-def sdmgrad_mix(w: Tensor, prefer: Tensor, lam: float) -> Tensor:
+def sdmgrad_mix(w: Tensor, prefer: Tensor, lam: float | Tensor) -> Tensor:
     """(w + λ w̃)/(1 + λ): the weights that x moves with."""
     return (w + lam * prefer) / (1 + lam)
 
@@ -39,8 +39,6 @@ class SDMGrad(Method):
     The product costs one backward and one forward-mode pass, whatever M, and is taken S times.
 
     Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
         gamma: γ, the step size of w.
         lam: λ, how strongly x is held to the target direction ∇F w̃.
         prefer: w̃, on the simplex; uniform by default.
@@ -70,6 +68,7 @@ class SDMGrad(Method):
         "Unbiased steps towards conflict avoidance near a target direction; cost flat in M."
     )
     reference: ClassVar[str] = "xiao2023direction"
+    shown: ClassVar[tuple[str, ...]] = ("gamma", "lam", "S")
     draws: int = 3
     w: Tensor
 
@@ -91,27 +90,17 @@ class SDMGrad(Method):
         super().__init__(params, objectives, weights=mixed, every=every)
         self.gamma = checks.nonnegative("gamma", gamma)
         self.lam, self.S = float(lam), checks.count("S", S)
-        self.prefer, self._first = target, start
-        self.register_buffer("w", start.to(self.weights.device))
+        self.prefer = target
+        self.carry(w=start.to(self.weights.device))
 
-    def weigh(self, evidence: Evidence) -> Tensor:
+    def weigh(self, evidence: Evidence) -> State:
         """(w + λw̃)/(1 + λ) after S steps on w, from the first two draws."""
         w, prefer = self.w, self.prefer.to(self.w)
         for _ in range(self.S):
             product = evidence.product(w + self.lam * prefer)
             w = sdmgrad_step(w, product.to(w), self.gamma)
-        self.w = w
-        return sdmgrad_mix(w, prefer, self.lam)
+        return {"weights": sdmgrad_mix(w, prefer, self.lam), "w": w}
 
-    def scalar(self, evidence: Evidence, weights: Tensor) -> Tensor:
+    def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
         """x moves on the third draw alone."""
-        return evidence.scalar(weights, evidence.draws[2:] or None)
-
-    def reset(self) -> Self:
-        """Back to the state of a new instance."""
-        self.w = self._first.to(self.w.device)
-        return super().reset()
-
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, gamma={self.gamma:g}, lam={self.lam:g}, S={self.S}"
+        return evidence.scalar(after, slice(2, None))

@@ -1,14 +1,14 @@
 """SMG: MGDA on batches that grow, so that its bias vanishes."""
 
-from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from torch import Tensor
 
-from trimol.methods.mgda import MGDA
+from trimol.methods._gramian import GramianMethod
+from trimol.methods.mgda import mgda_weights
 
 
-class SMG(MGDA):
+class SMG(GramianMethod):
     r"""Stochastic multi-gradient: MGDA without regularisation, on a batch that grows like O(t).
 
     .. math::
@@ -18,13 +18,6 @@ class SMG(MGDA):
     The weights are those of MGDA with ρ = 0; what makes it SMG is the batch :math:`Z_t` whose
     losses it is given. :class:`trimol.data.GrowingBatches` draws such batches. Fed with batches
     of constant size, it is the naive, biased stochastic MGDA. One backward per objective.
-
-    Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
-        weights: λ before the first step; matters only where that step's gradients are not finite.
-        every: Compute new weights every so many steps.
-        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
 
     Example:
         >>> import torch, trimol
@@ -48,15 +41,8 @@ class SMG(MGDA):
         "MGDA for batches that grow with the step (data.GrowingBatches): its bias vanishes."
     )
     reference: ClassVar[str] = "liu2021stochastic"
-    growth: ClassVar[float] = 1.0
+    growth: ClassVar[float] = 1.0  # samples a step; asked by `trimol.methods.growth`
 
-    def __init__(
-        self,
-        params: Iterable[Tensor],
-        objectives: int,
-        *,
-        weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
-        chunk: int | None = None,
-    ) -> None:
-        super().__init__(params, objectives, weights=weights, every=every, chunk=chunk)
+    def solve(self, gramian: Tensor) -> Tensor:
+        """The shortest combination of this batch's gradients."""
+        return mgda_weights(gramian)

@@ -17,8 +17,6 @@ class Static(Method):
     one forward, one backward.
 
     Args:
-        params: The parameters that the weights act on.
-        objectives: M, the number of losses.
         weights: λ. Need not sum to one: ``[1.0] * M`` is the sum of the losses.
 
     Example:

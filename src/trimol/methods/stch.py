@@ -1,7 +1,7 @@
 """STCH: the smooth maximum of the losses, for any point of the Pareto front."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
@@ -9,10 +9,10 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs
+from trimol.methods.base import Method, Needs, Options
 
 
-def stch_weights(losses: Tensor, prefer: Tensor, mu: float) -> Tensor:
+def stch_weights(losses: Tensor, prefer: Tensor, mu: float | Tensor) -> Tensor:
     """p softmax(p (f − z)/μ), given f − z: the gradient of the scalarization (batchable)."""
     return prefer * torch.softmax(prefer * losses / mu, -1)
 
@@ -34,14 +34,11 @@ class STCH(Method):
     One backward: plain training. On mini-batches λ is a function of the batch's noise.
 
     Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
         mu: μ, the smoothing, in units of p·f: the smaller, the nearer to the maximum.
         prefer: p, all above zero; ones by default. The paper's sums to one: dividing ``prefer`` and
             ``mu`` both by M gives the same weights divided by M.
         ideal: z, at most the least value of each loss; zero by default.
         weights: λ before the first step; matters only where that step's losses are not finite.
-        every: Compute new weights every so many steps.
 
     Example:
         >>> import torch, trimol
@@ -62,6 +59,7 @@ class STCH(Method):
         "too."
     )
     reference: ClassVar[str] = "lin2024smooth"
+    shown: ClassVar[tuple[str, ...]] = ("mu",)
 
     def __init__(
         self,
@@ -71,10 +69,9 @@ class STCH(Method):
         mu: float = 0.1,
         prefer: Tensor | Sequence[float] | None = None,
         ideal: Tensor | Sequence[float] | None = None,
-        weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, objectives, weights=weights, every=every)
+        super().__init__(params, objectives, **options)
         self.mu = checks.positive("mu", mu)
         ones, zeros = [1.0] * objectives, [0.0] * objectives
         self.prefer = checks.vector("prefer", ones if prefer is None else prefer, objectives)
@@ -86,7 +83,3 @@ class STCH(Method):
         """The gradient of g_μ with respect to the losses."""
         losses = evidence.values().to(self.weights) - self.ideal.to(self.weights)
         return stch_weights(losses, self.prefer.to(self.weights), self.mu)
-
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, mu={self.mu:g}"

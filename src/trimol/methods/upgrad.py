@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trimol.maths import cone
 from trimol.maths._validation import checked_gramian
-from trimol.methods._gramian import GramianMethod
+from trimol.methods._gramian import GramianMethod, each
 
 
 def upgrad_weights(gramian: Tensor) -> Tensor:
@@ -28,13 +28,6 @@ class UPGrad(GramianMethod):
     to one only where nothing conflicts, and then the step is plain training. Each of the M small
     quadratic problems is solved exactly (:mod:`trimol.maths.cone`). One backward per objective.
 
-    Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
-        weights: λ before the first step; matters only where that step's gradients are not finite.
-        every: Compute new weights every so many steps.
-        chunk: How many gradients to hold at once; see :func:`trimol.gradients.gramian`.
-
     Example:
         >>> import torch, trimol
         >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
@@ -54,4 +47,4 @@ class UPGrad(GramianMethod):
 
     def solve(self, gramian: Tensor) -> Tensor:
         """(1 + Σᵢ vᵢ) / M."""
-        return upgrad_weights(gramian)
+        return each(upgrad_weights, [gramian])

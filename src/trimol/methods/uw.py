@@ -1,7 +1,7 @@
 """UW: weights that are learned as the inverse of each loss's noise."""
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from collections.abc import Iterable
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
@@ -9,10 +9,10 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs
+from trimol.methods.base import Method, Needs, Options
 
 
-def uw_step(weights: Tensor, losses: Tensor, lr: float) -> Tensor:
+def uw_step(weights: Tensor, losses: Tensor, lr: float | Tensor) -> Tensor:
     """λ ← λ exp(η(½ − λℓ)): the gradient step on s, written for λ = ½ exp(−s) (batchable)."""
     return weights * torch.exp(lr * (0.5 - weights * losses))
 
@@ -37,11 +37,8 @@ class UW(Method):
     One backward: plain training. Losses must be positive, and η λ ℓ well below one.
 
     Args:
-        params: The parameters that the method weighs.
-        objectives: M, the number of losses.
         lr: η, the step size of s.
         weights: λ0, all above zero; 1/M by default, as for the other methods.
-        every: Compute new weights every so many steps.
 
     Example:
         >>> import torch, trimol
@@ -62,7 +59,7 @@ class UW(Method):
         "Each loss divided by its learned variance: in the end the sum of the log-losses."
     )
     reference: ClassVar[str] = "kendall2018multi"
-    simultaneous: bool = True  # one gradient step on (x, s)
+    shown: ClassVar[tuple[str, ...]] = ("lr",)
 
     def __init__(
         self,
@@ -70,10 +67,9 @@ class UW(Method):
         objectives: int,
         *,
         lr: float = 0.01,
-        weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(params, objectives, weights=weights, every=every)
+        super().__init__(params, objectives, **options)
         self.lr = checks.nonnegative("lr", lr)
         if not self.weights.all():
             raise BadValue(f"weights must be above 0, found {self.weights.tolist()}")
@@ -82,6 +78,6 @@ class UW(Method):
         """½ exp(−s) after the gradient step on s."""
         return uw_step(self.weights, evidence.values().to(self.weights), self.lr)
 
-    def extra_repr(self) -> str:
-        """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, lr={self.lr:g}"
+    def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
+        """One gradient step on (x, s): x moves with the old s."""
+        return evidence.scalar(before)

@@ -206,7 +206,7 @@ def equal_steps(
     task_options: Mapping[str, Any] | None = None,
 ) -> int:
     """As many steps of a method, whose batches may grow, as take no more samples than these."""
-    growth = methods.get(method).growth
+    growth = methods.growth(method)
     if growth == 0:
         return steps
     made = task_of(task, task_options)

@@ -409,7 +409,7 @@ def _all_different(series: Series) -> Series:
 def _check_method(method: str, candidates: Sequence[Candidate]) -> None:
     if not candidates:
         raise BadValue(f"methods[{method!r}] must have a candidate, found none")
-    if methods.get(method).growth:
+    if methods.growth(method):
         raise BadValue(
             f"methods must take the same samples at every step, found {method!r}, whose batches "
             "grow"

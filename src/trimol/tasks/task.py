@@ -193,7 +193,7 @@ class Task(ABC):
     def representation(self, model: nn.Module) -> nn.Module | None:
         """The module whose outputs are all that the heads see of a batch: the trunk, where one is.
 
-        For methods that look at the gradients there (`Method.represents`). None, the default: there
-        is no such module, or none that is known.
+        For methods that look at the gradients there (``needs = "representation"``). None, the
+        default: there is no such module, or none that is known.
         """
         return None

@@ -26,7 +26,7 @@ from trimol.testing._distributed import (
     assert_two_processes_equal_the_joined_batch,
     run_in_processes,
 )
-from trimol.testing._inputs_nasty import Input, inputs
+from trimol.testing._nasty import Input, inputs
 from trimol.testing._precision import (
     assert_a_step_that_is_not_finite_never_enters_the_weights,
     assert_bf16_autocast,

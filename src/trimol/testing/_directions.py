@@ -4,9 +4,9 @@ import torch
 from torch import Tensor
 
 from trimol.methods import Method
-from trimol.testing._inputs_nasty import Input, inputs
+from trimol.testing._nasty import Input, inputs
 from trimol.testing._problems import Linear, flat_gradient
-from trimol.testing._row import Row, used_weights
+from trimol.testing._row import Row
 
 COUNTS = (2, 3, 5)
 
@@ -50,7 +50,7 @@ def assert_direction_is_the_weighted_gradient(row: Row) -> None:
         method = row.new(problem.parameters(), len(case.jacobian))
         before = method.weights
         row.call(method, problem.step(method.draws)).backward()
-        weights = used_weights(method, before)
+        weights = row.used(method, before)
         error = (flat_gradient(problem.parameters()) - weights @ case.jacobian).norm().item()
         assert error <= 1e-12 * _size(case.jacobian, weights), f"{case.name}: off by {error:.1e}"
 

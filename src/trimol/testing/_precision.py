@@ -6,7 +6,7 @@ import warnings
 import torch
 
 from trimol.testing._problems import Step, flat_gradient, network
-from trimol.testing._row import Row, used_weights
+from trimol.testing._row import Row
 from trimol.testing._state import assert_same
 
 
@@ -24,7 +24,7 @@ def assert_grad_scaler_sees_the_scaled_direction(row: Row) -> None:
     row.call(twin, other.step(twin.draws)).backward()
     torch.testing.assert_close(found, flat_gradient(other.parameters()))
     if row.combines:
-        torch.testing.assert_close(found, used_weights(method, before).float() @ jacobian)
+        torch.testing.assert_close(found, row.used(method, before).float() @ jacobian)
 
 
 def assert_a_step_that_is_not_finite_never_enters_the_weights(row: Row) -> None:
@@ -92,7 +92,7 @@ def assert_bf16_autocast(row: Row) -> None:
     assert scalar.dtype == torch.float32, f"a scalar in {scalar.dtype}"
     assert flat_gradient(params).isfinite().all(), "the gradient is not finite"
     if row.combines:
-        want = used_weights(method, before).float() @ jacobian
+        want = row.used(method, before).float() @ jacobian
         atol = 0.02 * max(1.0, method.weights.abs().sum().item())
         torch.testing.assert_close(flat_gradient(params), want, rtol=0.05, atol=atol)
 

@@ -30,6 +30,7 @@ class Row:
         total: What the weights sum to: one, M, or anything.
         signed: Whether weights may be negative.
         combines: The direction is the weights times the gradients.
+        moves_with: The weights that a step moves x with: those that it computes, or the old ones.
         moves_on: The draws that x moves on.
         conflict_free: No gradient has a negative inner product with the direction of a fresh
             method on full data.
@@ -53,6 +54,7 @@ class Row:
     total: Literal["one", "objectives", "any"] = "one"
     signed: bool = False
     combines: bool = True
+    moves_with: Literal["new", "old"] = "new"
     moves_on: slice = field(default_factory=lambda: slice(None))
     conflict_free: bool = False
     stationary: Literal["zero", "strongly", "weakly"] = "zero"
@@ -71,6 +73,10 @@ class Row:
     def variant(self, *, settings: Mapping[str, Any], **changes: Any) -> "Row":
         """This row with other settings, and the promises that they change."""
         return replace(self, settings={**self.settings, **settings}, **changes)
+
+    def used(self, method: Method, before: Tensor) -> Tensor:
+        """The weights that the step just taken moved x with, given those before it."""
+        return before if self.moves_with == "old" else method.weights
 
     def train(
         self,
@@ -97,8 +103,3 @@ class Row:
             want = 1 if self.total == "one" else objectives
             error = abs(weights.sum().item() - want)
             assert error <= 1e-12 * want, f"weights sum to {want} up to {error:.1e}"
-
-
-def used_weights(method: Method, before: Tensor) -> Tensor:
-    """The weights that the step just taken moved x with."""
-    return before if method.simultaneous else method.weights

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from trimol.testing._problems import Step, clear, flat_gradient, network
-from trimol.testing._row import Row, used_weights
+from trimol.testing._row import Row
 
 
 def assert_value_is_the_weighted_loss(row: Row) -> None:
@@ -16,7 +16,7 @@ def assert_value_is_the_weighted_loss(row: Row) -> None:
     before, step = method.weights, model.step(method.draws, 1)
     scalar = row.call(method, step)
     assert scalar.shape == (), f"a scalar of shape {tuple(scalar.shape)}"
-    want = used_weights(method, before) @ step[row.moves_on].values()
+    want = row.used(method, before) @ step[row.moves_on].values()
     torch.testing.assert_close(scalar.detach(), want, rtol=1e-12, atol=1e-12)
     row.assert_weights(method.weights, 3)
     assert method.info is not None, "no info after a step"
@@ -36,7 +36,7 @@ def assert_gradient_is_the_weighted_gradient(row: Row) -> None:
         jacobian = step[row.moves_on].jacobian(params)
         clear(params)
         row.call(method, step).backward()
-        want = used_weights(method, before) @ jacobian
+        want = row.used(method, before) @ jacobian
         torch.testing.assert_close(flat_gradient(params), want)
 
 
@@ -50,7 +50,7 @@ def assert_heads_get_plain_gradients(row: Row) -> None:
     on_heads = step[row.moves_on].jacobian(heads)
     row.call(method, step).backward()
     if row.combines:
-        want = used_weights(method, before) @ on_trunk
+        want = row.used(method, before) @ on_trunk
         torch.testing.assert_close(flat_gradient(trunk), want)
     torch.testing.assert_close(flat_gradient(heads), on_heads.sum(0))
 

@@ -3,7 +3,7 @@
 A batch is split into as many draws as the method takes, so no method sees more data than another.
 Runs with the same seed start from the same parameters and see the same samples at every step,
 whatever the method: their differences are the methods' doing. (A method whose batches are to grow
-says so by its `growth`, and is compared at equal samples instead of equal steps.)
+says so (`methods.growth`), and is compared at equal samples instead of equal steps.)
 
 Device and processes are what accelerate finds (``accelerate launch`` sets them). Under several
 processes each computes its share of every batch, and gradients are averaged: the global batch is
@@ -126,7 +126,7 @@ def start(
         model=model,
         method=weigh(task.shared(model), len(task.objectives), **(hyperparameters or {})),
         optimizer=task.optimizer(model.parameters(), lr),
-        sampler=task.sampler(data, batch_size, growth=weigh.growth, seed=seed),
+        sampler=task.sampler(data, batch_size, growth=methods.growth(method), seed=seed),
         where=where,
         autocast=autocast,
         scaler=GradScaler(where.device.type, enabled=autocast == torch.float16),
@@ -245,7 +245,7 @@ def _drawn(run: Run, indices: Tensor) -> _Draw:
 def _represented(run: Run) -> Iterator[list[Tensor]]:
     """What the task's representation gives meanwhile, for a method that asks for it."""
     seen: list[Tensor] = []
-    module = run.task.representation(run.model) if run.method.represents else None
+    module = run.task.representation(run.model) if run.method.needs == "representation" else None
     if module is None:
         yield seen
         return

@@ -199,7 +199,7 @@ class Replicas:
         self._shared = self._named(task.shared(models[0]))
         self._lr = _step_sizes(lr, len(self.seeds))
         self._optimizer = _optimizer(task, list(self.params.values()), lr)
-        growth, one = methods.get(method).growth, self.data[0]
+        growth, one = methods.growth(method), self.data[0]
         self._samplers = {
             seed: task.sampler(one, batch_size, growth=growth, seed=seed)
             for seed in dict.fromkeys(self.seeds)
