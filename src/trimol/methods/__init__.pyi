@@ -1,5 +1,7 @@
 from trimol.methods.algorithms import *
+from trimol.methods import checks as checks
 from trimol.methods._citation import citation as citation
+from trimol.methods._gramian import GramianMethod as GramianMethod
 from trimol.methods._registry import get as get
 from trimol.methods._registry import growth as growth
 from trimol.methods._registry import names as names
