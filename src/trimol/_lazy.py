@@ -5,11 +5,13 @@ and here it is read for where each name comes from: names and types are written 
 """
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from trimol._failures import BadValue
 
 
 def attach(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], Any]:
@@ -45,6 +47,13 @@ def stubbed(stub: Path) -> dict[str, str]:
     A name that is a module comes from ``package:module``; see `resolve`.
     """
     return dict(_names(stub))
+
+
+def chosen(places: Mapping[str, str], name: str) -> str:
+    """The place with this name; an error that lists all names if there is none."""
+    if name not in places:
+        raise BadValue(f"name must be one of {', '.join(places)}, found {name!r}")
+    return places[name]
 
 
 def resolve(place: str) -> Any:

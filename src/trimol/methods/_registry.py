@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trimol import _lazy
-from trimol._failures import BadValue
 from trimol._outline import Outline
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def get(name: str) -> "type[Method]":
     >>> get("modo")
     <class 'trimol.methods.modo.MoDo'>
     """
-    method: type[Method] = _lazy.resolve(_place(name))
+    method: type[Method] = _lazy.resolve(_lazy.chosen(_PLACES, name))
     return method
 
 
@@ -41,13 +40,7 @@ def outline(name: str) -> Outline:
     >>> outline("modo").value("needs")
     'product'
     """
-    return Outline(_place(name))
-
-
-def _place(name: str) -> str:
-    if name not in _PLACES:
-        raise BadValue(f"name must be one of {', '.join(_PLACES)}, found {name!r}")
-    return _PLACES[name]
+    return Outline(_lazy.chosen(_PLACES, name))
 
 
 def growth(method: str) -> float:

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from trimol import _lazy
-from trimol._failures import BadValue
 from trimol._outline import Outline
 from trimol._registration import announced
 
@@ -31,7 +30,7 @@ def get(name: str) -> "type[Task]":
     >>> get("digits")
     <class 'trimol.tasks.digits.Digits'>
     """
-    task: type[Task] = _lazy.resolve(_place(name))
+    task: type[Task] = _lazy.resolve(_lazy.chosen(_places(), name))
     return task
 
 
@@ -41,14 +40,7 @@ def outline(name: str) -> Outline:
     >>> outline("quadratic").value("objectives")
     ('f1', 'f2', 'f3')
     """
-    return Outline(_place(name))
-
-
-def _place(name: str) -> str:
-    places = _places()
-    if name not in places:
-        raise BadValue(f"name must be one of {', '.join(places)}, found {name!r}")
-    return places[name]
+    return Outline(_lazy.chosen(_places(), name))
 
 
 def _places() -> dict[str, str]:

@@ -11,6 +11,7 @@ from trimol._checks import whole_number
 from trimol._extras import require
 from trimol._failures import BadValue
 from trimol.tasks._classifier import CLASSES, Classifier, parts
+from trimol.tasks._settings import read_settings
 from trimol.tasks.task import Data, Settings
 
 IMAGES = 1797
@@ -43,30 +44,7 @@ class Digits(Classifier):
     """
 
     name: ClassVar[str] = "digits"
-    settings: ClassVar[Mapping[str, Settings]] = {
-        "static": Settings(lr=3.0),
-        "mgda": Settings(lr=300.0),
-        "modo": Settings(lr=30.0, method={"gamma": 1.0}),
-        "smg": Settings(lr=300.0),
-        "moco": Settings(lr=300.0),
-        "crmogm": Settings(lr=10.0),
-        "mgdaub": Settings(lr=300.0),
-        "gradnorm": Settings(lr=1.0),
-        "pcgrad": Settings(lr=1.0),
-        "cagrad": Settings(lr=1.0),
-        "rgw": Settings(lr=1.0),
-        "sdmgrad": Settings(lr=3.0),
-        "famo": Settings(lr=100.0),
-        "fairgrad": Settings(lr=0.03),
-        "nashmtl": Settings(lr=1.0),
-        "upgrad": Settings(lr=3.0),
-        "alignedmtl": Settings(lr=1000.0),
-        "imtlg": Settings(lr=30.0),
-        "dwa": Settings(lr=3.0),
-        "uw": Settings(lr=0.3),
-        "stch": Settings(lr=1.0),
-        "preference": Settings(lr=3.0),
-    }
+    settings: ClassVar[Mapping[str, Settings]] = read_settings(__file__, "digits")
 
     def __init__(
         self, *, hidden: int = 64, test: int = 360, validation: int = 0, seed: int = 0

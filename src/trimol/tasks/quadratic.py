@@ -20,6 +20,7 @@ from trimol import simplex
 from trimol._checks import whole_number
 from trimol._failures import BadValue
 from trimol.tasks._point import Point, row_of_numbers
+from trimol.tasks._settings import read_settings
 from trimol.tasks.task import Batch, Data, Settings, Task
 
 Law = Literal["normal", "uniform"]
@@ -56,11 +57,7 @@ class Quadratic(Task):
 
     name: ClassVar[str] = "quadratic"
     objectives: tuple[str, ...] = ("f1", "f2", "f3")
-    settings: ClassVar[Mapping[str, Settings]] = {
-        "static": Settings(lr=0.01),
-        "mgda": Settings(lr=0.01),
-        "modo": Settings(lr=0.01, method={"gamma": 0.001}),
-    }
+    settings: ClassVar[Mapping[str, Settings]] = read_settings(__file__, "quadratic")
 
     def __init__(
         self,

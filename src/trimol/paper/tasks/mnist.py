@@ -13,6 +13,7 @@ from trimol._failures import BadValue
 from trimol.paper._data import datasets, idx
 from trimol.paper._data.datasets import BadData
 from trimol.tasks._classifier import CLASSES, Classifier, parts
+from trimol.tasks._settings import read_settings
 from trimol.tasks.task import Batch, Data, Settings
 
 PIXELS = 28 * 28
@@ -63,12 +64,7 @@ class MNIST(Classifier):
     """
 
     name: ClassVar[str] = "mnist"
-    # The paper's step sizes (its Table "Summary of hyper-parameter choices for MNIST").
-    settings: ClassVar[Mapping[str, Settings]] = {
-        "static": Settings(lr=0.1),
-        "mgda": Settings(lr=5.0),
-        "modo": Settings(lr=1.0, method={"gamma": 1.0}),
-    }
+    settings: ClassVar[Mapping[str, Settings]] = read_settings(__file__, "mnist")
 
     def __init__(
         self,

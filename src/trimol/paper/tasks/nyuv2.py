@@ -10,6 +10,7 @@ from trimol.data import IndependentDraws
 from trimol.paper._data import nyuv2_files as nyuv2
 from trimol.paper._dense.dense_task import DenseTask
 from trimol.paper._dense.models import Backbone, checked_size
+from trimol.tasks._settings import read_settings
 from trimol.tasks.task import Data, Settings
 
 
@@ -35,12 +36,7 @@ class NYUv2(DenseTask):
     """
 
     name: ClassVar[str] = "nyuv2"
-    # The paper's (its Table "Summary of hyper-parameter choices for NYU-v2 task").
-    settings: ClassVar[Mapping[str, Settings]] = {
-        "static": Settings(lr=1e-4),
-        "mgda": Settings(lr=1e-4),
-        "modo": Settings(lr=1e-4, method={"gamma": 1e-3}),
-    }
+    settings: ClassVar[Mapping[str, Settings]] = read_settings(__file__, "nyuv2")
     at_once: int = 4
     classes: ClassVar[int] = nyuv2.CLASSES
 

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Adam, Optimizer
 
-from trimol import methods
 from trimol._checks import nonnegative, whole_number
 from trimol._failures import BadValue
 from trimol.data import IndependentDraws
@@ -25,13 +24,13 @@ from trimol.paper import _backbones as backbones
 from trimol.paper._data import arrays, datasets
 from trimol.paper._data.arrays import Images, Watch
 from trimol.paper._data.datasets import BadData
+from trimol.tasks._settings import read_settings
 from trimol.tasks.multitask import MultiInput, MultiTask
 from trimol.tasks.task import Batch, Data, Settings
 
 Regime = Literal["frozen", "finetune"]
 SPLITS = ("train", "val", "test")
 HIDDEN = 512
-LR = 1e-4
 
 
 class Neck(nn.Sequential):
@@ -108,10 +107,7 @@ class Office(MultiInput):
     """
 
     classes: ClassVar[int]
-    settings: ClassVar[Mapping[str, Settings]] = {
-        **{name: Settings(lr=LR) for name in methods.names()},
-        "modo": Settings(lr=LR, method={"gamma": 1e-3}),
-    }
+    settings: ClassVar[Mapping[str, Settings]] = read_settings(__file__, "office")
 
     def __init__(
         self,

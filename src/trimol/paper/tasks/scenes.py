@@ -17,34 +17,10 @@ from trimol.paper._dense.dense_task import DenseTask
 from trimol.paper._dense.models import Backbone, checked_size
 from trimol.paper._dense.pixels import UNLABELLED
 from trimol.paper._dense.rooms import CLASSES, View, view
+from trimol.tasks._settings import read_settings
 from trimol.tasks.task import Batch, Data, Settings
 
 _TRAIN, _VALIDATION, _TEST = range(3)  # rooms are named by (seed, split, number)
-
-_LEARN = (
-    "static",
-    "mgda",
-    "modo",
-    "smg",
-    "moco",
-    "crmogm",
-    "mgdaub",
-    "gradnorm",
-    "pcgrad",
-    "cagrad",
-    "rgw",
-    "sdmgrad",
-    "famo",
-    "fairgrad",
-    "nashmtl",
-    "upgrad",
-    "alignedmtl",
-    "imtlg",
-    "dwa",
-    "uw",
-    "stch",
-    "preference",
-)
 
 
 class Scenes(DenseTask):
@@ -84,7 +60,7 @@ class Scenes(DenseTask):
     """
 
     name: ClassVar[str] = "scenes"
-    settings: ClassVar[Mapping[str, Settings]] = dict.fromkeys(_LEARN, Settings(lr=3e-3))
+    settings: ClassVar[Mapping[str, Settings]] = read_settings(__file__, "scenes")
     classes: ClassVar[int] = len(CLASSES)
 
     def __init__(

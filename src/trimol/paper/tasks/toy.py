@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from trimol._failures import BadValue
 from trimol.paper._data.datasets import MissingData, locate
 from trimol.tasks._point import Point
+from trimol.tasks._settings import read_settings
 from trimol.tasks.task import Batch, Data, Settings, Task
 
 Variant = Literal["corrected", "printed"]
@@ -82,11 +83,7 @@ class Toy(Task):
 
     name: ClassVar[str] = "toy"
     objectives: tuple[str, ...] = ("f1", "f2")
-    settings: ClassVar[Mapping[str, Settings]] = {
-        "modo": Settings(lr=5e-3, method={"gamma": 1e-4}),
-        "static": Settings(lr=5e-3),
-        "mgda": Settings(lr=5e-3),
-    }
+    settings: ClassVar[Mapping[str, Settings]] = read_settings(__file__, "toy")
 
     def __init__(
         self,
