@@ -15,6 +15,7 @@ from types import ModuleType
 import pytest
 
 import trimol
+from trimol import methods
 
 ROOT = Path(__file__).parents[1]
 
@@ -278,3 +279,35 @@ def test_a_private_name_taken_is_noticed(tmp_path):
 def test_the_loop_calls_backward_and_no_other_part_of_autograd():
     nodes = ast.walk(tree("trimol.training.loop"))
     assert not [n for n in nodes if isinstance(n, ast.Attribute) and n.attr == "autograd"]
+
+
+# Where names of methods are what the file is about: the orders that the theorems state, and the
+# paper's own experiments, with the methods that the paper has.
+NAMED = {"theory/rates.py": {"static", "modo", "smg", "moco", "crmogm"}}
+NAMED_IN_PAPER = {"static", "mgda", "modo", "smg", "moco"}
+
+
+def named(file: Path) -> set[str]:
+    """The methods that a file names: as strings that are no docstrings, or by their classes."""
+    tree = ast.parse(file.read_text())
+    classes = {methods.get(name).__name__: name for name in methods.names()}
+    prose = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            found |= {node.value} & set(methods.names())
+        elif isinstance(node, ast.Name | ast.Attribute | ast.alias):
+            names = {"Name": "id", "Attribute": "attr", "alias": "name"}
+            written = getattr(node, names[type(node).__name__]).rpartition(".")[2]
+            found |= {classes[written]} if written in classes else set()
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_methods_are_named_among_the_methods_and_in_settings_only(module):
+    file = GRAPH.modules()[module]
+    place = file.relative_to(GRAPH.SOURCE)
+    if place.parts[0] == "methods":
+        return
+    studies = place.parts[0] == "paper" and place.parts[1] != "tasks"
+    assert named(file) <= NAMED.get(place.as_posix(), NAMED_IN_PAPER if studies else set())

@@ -24,6 +24,7 @@ from trimol.cli._values import (
     typed,
     whole,
 )
+from trimol.methods._registry import COMPARED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,7 +50,7 @@ class Options:
 
     task: Positional[Annotated[str, typed(str, "TASK")]]
     """A built-in task (see `trimol tasks`), or path/to/file.py:Class for your own."""
-    methods: Annotated[Names, typed(names, "A,B,…")] = ("static", "mgda", "modo")
+    methods: Annotated[Names, typed(names, "A,B,…")] = COMPARED
     """The methods; the others are compared with the first."""
     seeds: Annotated[int, typed(count, "N")] = 5
     """Runs of each method."""

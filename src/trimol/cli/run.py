@@ -14,6 +14,7 @@ from trimol.cli._live import shown
 from trimol.cli._parse import parse, split_flags
 from trimol.cli._reporting import print_json, usage
 from trimol.cli._values import Maybe, Texts, count, nonnegative, positive, typed, whole
+from trimol.methods._registry import DEFAULT
 
 if TYPE_CHECKING:
     from trimol.runs.config import RunConfig
@@ -34,7 +35,7 @@ class Options:
 
     task: Positional[Annotated[str, typed(str, "TASK")]]
     """A built-in task (see `trimol tasks`), or path/to/file.py:Class for your own."""
-    method: Annotated[str, typed(str, "NAME")] = "modo"
+    method: Annotated[str, typed(str, "NAME")] = DEFAULT
     """The method that weighs the losses (see `trimol methods`)."""
     lr: Annotated[Maybe[float], typed(positive, "ALPHA", unset="per-task")] = None
     """Step size of the optimizer; by default what the task has for the method."""

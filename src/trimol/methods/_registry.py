@@ -14,6 +14,10 @@ _PLACES = {
     for place in _lazy.stubbed(Path(__file__).with_name("algorithms.pyi")).values()
 }
 
+DEFAULT = "modo"  # the method of a command that is not told one
+BASELINE = "static"  # what others are compared with
+COMPARED = (BASELINE, "mgda", DEFAULT)
+
 
 def names() -> list[str]:
     """The names of all methods, in the order of the documentation.

@@ -29,6 +29,7 @@ import polars
 from trimol import methods
 from trimol._checks import whole_number
 from trimol._failures import BadValue
+from trimol.methods._registry import BASELINE
 from trimol.runs import _tuning_tables as tables
 from trimol.runs._candidates import Candidate, RunFolders, Series, Wanted
 from trimol.runs._judging import checked_goals, chosen, drop, jointly, standing
@@ -93,7 +94,7 @@ class TuningPlan:
     tuning_seeds: int = 1
     budget: Literal["equal", "paper"] = "equal"
     measure_epochs: int = 0
-    reference: str = "static"
+    reference: str = BASELINE
     baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

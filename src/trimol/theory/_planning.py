@@ -151,7 +151,7 @@ def plan(
     convex = _convex(strongly_convex, constants)
     if constants is not None and not convex:
         constants = replace(constants, mu=None)
-    orders = known.orders("modo", "SC" if convex else "NC")
+    orders = known.orders(known.PLANNED, "SC" if convex else "NC")
     schedule = _schedule(objective, orders, samples, T)
     steps = T if T is not None else max(1, round(samples ** float(schedule.t)))
     alpha, gamma, rho = _sizes(schedule, samples, steps, constants)

@@ -29,6 +29,7 @@ _TRACKING = (
     Power.of(beta=1),
     Power.of(alpha=2, beta=-2),
 )
+PLANNED = "modo"  # the method that plans and regions are for
 
 
 def orders(method: str, case: Case = "NC", *, reading: Reading = "derived") -> dict[str, Order]:
