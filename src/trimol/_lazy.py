@@ -76,13 +76,6 @@ def resolve(place: str) -> Any:
         return getattr(home, name)
 
 
-def chosen(places: Mapping[str, str], name: str) -> Any:
-    """What is at the place with this name; an error that lists all names if there is none."""
-    if name not in places:
-        raise BadValue(f"name must be one of {', '.join(places)}, found {name!r}")
-    return found(places[name])
-
-
 @cache
 def _names(stub: Path) -> dict[str, str]:
     places: dict[str, str] = {}

@@ -294,11 +294,11 @@ def test_the_real_lists_where_they_are(kind: type[Office]) -> None:
         pytest.skip(str(missing))
     for domain in task.objectives:
         own = [listings[split, domain] for split in ("train", "val", "test")]
-        assert tuple(len(listed.names) for listed in own) == REAL[domain]
-        assert set(own[0].labels) == set(range(task.classes))
-        names = [name for listed in own for name in listed.names]
+        assert tuple(len(listed) for listed in own) == REAL[domain]
+        assert {label for _, label in own[0]} == set(range(task.classes))
+        names = [name for listed in own for name, _ in listed]
         assert len(set(names)) == len(names)  # no image in two splits
-    every = [name for listed in listings.values() for name in listed.names]
+    every = [name for listed in listings.values() for name, _ in listed]
     assert len(datasets.resolve(task._root, every)) == len(every)
 
 
@@ -307,7 +307,7 @@ def test_a_linear_probe_on_the_real_features_where_they_are_cached() -> None:
     linear_model = pytest.importorskip("sklearn.linear_model")
     task = Office31()
     try:
-        names = [name for listed in task._listings.values() for name in listed.names]
+        names = [name for listed in task._listings.values() for name, _ in listed]
         key = arrays.Images(task._root, names, size=224)
         path = arrays.features_path(key, backbones.identity("mobilenet_v2"))
     except MissingData as missing:

@@ -145,7 +145,7 @@ def test_any_number_of_objectives():
         ({"b1": (1.0, 0.0, 1.0)}, r"b1 must be positive, found \[1.0, 0.0, 1.0\]"),
         ({"b2": (1.0,)}, "b2 must have 3 entries, found 1"),
         ({"b2": (1.0, float("nan"), 1.0)}, "b2 must be finite numbers"),
-        ({"std": -1.0}, "std must be finite and at least 0, found -1.0"),
+        ({"std": -1.0}, "std must be a finite number of at least 0, found -1.0"),
         ({"law": "cauchy"}, "law must be normal or uniform, found 'cauchy'"),
         ({"eigenvalues": (1.0,)}, r"eigenvalues must be 2 numbers or a 2 × 2 matrix"),
         ({"eigenvalues": (1.0, -1.0)}, "symmetric positive definite"),

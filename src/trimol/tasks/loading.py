@@ -37,8 +37,12 @@ def load(name: str, options: Mapping[str, Any] | None = None) -> "Task":
         Traceback (most recent call last):
         trimol.tasks.loading.TaskError: digits has no option 'width': it has hidden, test, validation, seed
     """  # noqa: E501
-    task = find(name)
-    given = dict(options or {})
+    file, given = file_of(name), dict(options or {})
+    if file is None and name not in names():
+        raise TaskError(
+            f"task must be one of {', '.join(names())} or path/to/file.py:Class, found {name!r}"
+        )
+    task = get(name) if file is None else _from_file(file, name)
     _check_options(task, name, given)
     with blaming(name):
         made = task(**given)
@@ -108,8 +112,8 @@ def _from_file(file: Path, name: str) -> "type[Task]":
         return next(iter(own.values()))
     if not wanted or wanted not in own:
         has = f"its tasks are {', '.join(own)}" if own else "it defines no class derived from Task"
-        found = f"found no task {wanted!r}" if wanted else "name the class after a colon"
-        raise TaskError(f"{file}: {found}; {has}")
+        problem = f"found no task {wanted!r}" if wanted else "name the class after a colon"
+        raise TaskError(f"{file}: {problem}; {has}")
     return own[wanted]
 
 
@@ -124,18 +128,13 @@ def _module(file: Path, name: str) -> ModuleType:
         raise TaskError(f"{file} cannot be imported as Python")
     module = importlib.util.module_from_spec(spec)
     sys.modules[label] = module  # dataclasses look their module up while it is being made
-    with _forgotten_on_error(label), blaming(name):
-        spec.loader.exec_module(module)
-    return module
-
-
-@contextmanager
-def _forgotten_on_error(label: str) -> Iterator[None]:
     try:
-        yield
+        with blaming(name):
+            spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[label]
         raise
+    return module
 
 
 def _text(file: Path) -> bytes:
@@ -149,9 +148,7 @@ def _text(file: Path) -> bytes:
 def blaming(name: str) -> Iterator[None]:
     """Turn what a user's task file raises into one line that names the file and the line.
 
-    Args:
-        name: The task, as for `load`. Errors of a built-in one, and errors that did not come up
-            through the user's file, are left as they are.
+    Errors of a built-in task, and those that did not come up through the file, stay as they are.
     """
     file = file_of(name)
     try:

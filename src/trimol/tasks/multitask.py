@@ -6,7 +6,7 @@ a subclass (docs/multitask.md has one of each to copy).
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -42,12 +42,7 @@ class MultiTask(nn.Module):
         self.heads = nn.ModuleDict(dict(heads))
 
     def forward(self, x: Tensor, task: str | None = None) -> Any:
-        """The output of one head, or of all by name: from one pass through the trunk.
-
-        Args:
-            x: The input.
-            task: The objective whose head to take; all by default.
-        """
+        """The output of one head (``task``), or of all by name: from one pass through the trunk."""
         shared = self.trunk(x)
         if task is not None:
             return self.head(task)(shared)
@@ -211,39 +206,26 @@ class MultiInput(_TrunkAndHeads):
 
     def losses(self, model: nn.Module, batch: Batch) -> list[Tensor]:
         """For each objective the mean over its samples; 0 where the batch has none."""
-        model, (x, y, domain) = _multitask(model), batch
-        found = []
-        for number, name in enumerate(self.objectives):
-            own = domain == number
-            if own.any():
-                mine = x[own]
-                each = self.loss(model(mine, name), y[own])
-                found.append(_one_each(each, mine.shape[:1], f"loss of {name!r}").mean())
-            else:
-                found.append(_nothing(model, name))
-        return found
+        return [
+            _one_each(self.loss(output, y), y.shape[:1], f"loss of {name!r}").mean()
+            if len(y)
+            else _nothing(_multitask(model), name)
+            for name, output, y in self._outputs(model, batch)
+        ]
 
     def tally(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """For each objective the sum of its samples' scores, and how many they are."""
-        model, (x, y, domain) = _multitask(model), batch
-        found = {}
-        for number, name in enumerate(self.objectives):
-            own = domain == number
-            total = torch.zeros((), dtype=torch.float64)
-            if own.any():
-                total += self.score(model(x[own], name), y[own]).sum().cpu()
-            found[name] = torch.stack([total, own.sum().cpu().double()])
-        return found
+        return {
+            name: _sum(self.score(output, y) if len(y) else torch.zeros(0), len(y))
+            for name, output, y in self._outputs(model, batch)
+        }
 
     def conclude(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """The mean score of each objective."""
-        found = {}
-        for name in self.objectives:
-            total, count = sums[name].tolist()
-            if not count:
-                raise BadValue(f"data must have samples of {name!r} to measure, found none")
-            found[self._metric(name)] = total / count
-        return found
+        return {
+            self._metric(name): _mean(sums[name], f"samples of {name!r} to measure")
+            for name in self.objectives
+        }
 
     def metrics(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """The mean score of each objective that one batch has samples of."""
@@ -268,6 +250,13 @@ class MultiInput(_TrunkAndHeads):
             if not count:
                 raise BadValue(f"train must have samples of {name!r}, found none")
         return Domains(data.train[2], batch_size, growth=growth, seed=seed)
+
+    def _outputs(self, model: nn.Module, batch: Batch) -> Iterator[tuple[str, Any, Tensor]]:
+        """For each objective its name, output and labels: None and no labels where it is absent."""
+        x, y, domain = batch
+        for number, name in enumerate(self.objectives):
+            own = domain == number
+            yield name, _multitask(model)(x[own], name) if own.any() else None, y[own]
 
     def _metric(self, objective: str) -> str:
         return f"{objective} {self.metric}"
@@ -346,34 +335,30 @@ class SingleInput(_TrunkAndHeads):
 
     def tally(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """For each metric its sum over what has a label, and how many these are."""
-        found = {}
-        for name, output, y, known in self._outputs(model, batch):
-            for metric, values in self.scores(name, output, y).items():
-                values = _one_each(values, known.shape, f"score {metric!r}")
-                total = torch.where(known, values, 0).sum()
-                found[metric] = torch.stack([total.cpu().double(), known.sum().cpu().double()])
-        return found
+        return {
+            metric: _sum(
+                torch.where(known, _one_each(values, known.shape, f"score {metric!r}"), 0),
+                int(known.sum()),
+            )
+            for name, output, y, known in self._outputs(model, batch)
+            for metric, values in self.scores(name, output, y).items()
+        }
 
     def conclude(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """The mean of each metric over what has a label."""
-        found = {}
-        for metric, (total, count) in ((name, pair.tolist()) for name, pair in sums.items()):
-            if not count:
-                raise BadValue(f"data must have labels to measure {metric!r}, found none")
-            found[metric] = total / count
-        return found
+        return {name: _mean(pair, f"labels to measure {name!r}") for name, pair in sums.items()}
 
     def metrics(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """The metrics of one batch."""
-        found = self.conclude(self.tally(model, batch))
-        return {name: torch.tensor(value) for name, value in found.items()}
+        means = self.conclude(self.tally(model, batch))
+        return {name: torch.tensor(value) for name, value in means.items()}
 
     def counts(self, batch: Batch) -> Tensor:
         """How many samples (or pixels) of a batch have a label, for each objective."""
         pairs = zip(self.objectives, batch[1:], strict=True)
         return torch.stack([self.known(name, y).sum() for name, y in pairs])
 
-    def _outputs(self, model: nn.Module, batch: Batch) -> Iterable[tuple[str, Any, Tensor, Tensor]]:
+    def _outputs(self, model: nn.Module, batch: Batch) -> Iterator[tuple[str, Any, Tensor, Tensor]]:
         """For each objective its name, output, labels (0 where missing) and which are known."""
         x, *labels = batch
         outputs = _multitask(model)(x)
@@ -384,8 +369,21 @@ class SingleInput(_TrunkAndHeads):
             yield name, outputs[name], _filled(y, known), known
 
 
-def _headless(objective: str, found: Iterable[str]) -> ValueError:
-    return ValueError(f"heads must have one for {objective!r}, found {', '.join(found)}")
+def _headless(objective: str, heads: Iterable[str]) -> BadValue:
+    return BadValue(f"heads must have one for {objective!r}, found {', '.join(heads)}")
+
+
+def _sum(values: Tensor, count: int) -> Tensor:
+    """What adds up over batches to a mean: the sum of values, and of how many."""
+    return torch.tensor([values.sum().item(), count], dtype=torch.float64)
+
+
+def _mean(sum_and_count: Tensor, needed: str) -> float:
+    total, count = sum_and_count.tolist()
+    if not count:
+        raise BadValue(f"data must have {needed}, found none")
+    mean: float = total / count
+    return mean
 
 
 def _one_each(values: Tensor, shape: torch.Size, what: str) -> Tensor:

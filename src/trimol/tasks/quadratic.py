@@ -10,6 +10,7 @@ population E[z]. At a mean z everything has a closed form:
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -17,9 +18,9 @@ import torch
 from torch import Tensor, nn
 
 from trimol import simplex
-from trimol._checks import whole_number
+from trimol._checks import nonnegative, whole_number
 from trimol._failures import BadValue
-from trimol.tasks._point import Point, row_of_numbers
+from trimol.tasks._point import Point
 from trimol.tasks._settings import read_settings
 from trimol.tasks.task import Batch, Data, Settings, Task
 
@@ -75,16 +76,15 @@ class Quadratic(Task):
     ) -> None:
         self.dimension = whole_number("dimension", dimension, least=1)
         self.samples = whole_number("samples", samples, least=1)
-        self.b1 = row_of_numbers("b1", b1)
-        self.b2 = row_of_numbers("b2", b2, length=len(self.b1))
+        self.b1 = _row("b1", b1)
+        self.b2 = _row("b2", b2, length=len(self.b1))
         if not (self.b1 > 0).all():
             raise BadValue(f"b1 must be positive, found {self.b1.tolist()}")
-        if not 0 <= std < math.inf:
-            raise BadValue(f"std must be finite and at least 0, found {std}")
         if law not in ("normal", "uniform"):
             raise BadValue(f"law must be normal or uniform, found {law!r}")
         self.matrix = _matrix(eigenvalues, self.dimension)
-        self.mean, self.std, self.law, self.seed = float(mean), float(std), law, seed
+        self.mean, self.law, self.seed = float(mean), law, seed
+        self.std = nonnegative("std", std)
         self.start = torch.full((self.dimension,), float(start), dtype=torch.float64)
         # The class names three; how many there are is each instance's.
         self.objectives = tuple(f"f{m + 1}" for m in range(len(self.b1)))
@@ -102,6 +102,10 @@ class Quadratic(Task):
 
     def data(self) -> Data:
         """A training set; the test data is the population, which is its mean."""
+        return self._data
+
+    @cached_property
+    def _data(self) -> Data:
         return Data(train=(self.draw([self.seed])[0],), test=(self.population[None],))
 
     def draw(self, seeds: Sequence[int]) -> Tensor:
@@ -192,17 +196,26 @@ class Quadratic(Task):
         return float((reach + self.b2.abs() * z.norm(dim=-1).max()).max())
 
 
+def _row(name: str, given: object, *, length: int | None = None) -> Tensor:
+    row = torch.as_tensor(given, dtype=torch.float64)
+    if row.dim() != 1 or not len(row) or not row.isfinite().all():
+        raise BadValue(f"{name} must be finite numbers in one dimension, found {given!r}")
+    if length not in (None, len(row)):
+        raise BadValue(f"{name} must have {length} entries, found {len(row)}")
+    return row
+
+
 def _matrix(given: object, dimension: int) -> Tensor:
     if given is None:
         return torch.eye(dimension, dtype=torch.float64)
-    found = torch.as_tensor(given, dtype=torch.float64)
-    if found.dim() == 1:
-        found = torch.diag(found)
-    if found.shape != (dimension, dimension):
+    matrix = torch.as_tensor(given, dtype=torch.float64)
+    if matrix.dim() == 1:
+        matrix = torch.diag(matrix)
+    if matrix.shape != (dimension, dimension):
         raise BadValue(
             f"eigenvalues must be {dimension} numbers or a {dimension} × {dimension} matrix, found "
-            f"shape {tuple(found.shape)}"
+            f"shape {tuple(matrix.shape)}"
         )
-    if not torch.allclose(found, found.T) or not torch.linalg.eigvalsh(found)[0] > 0:
+    if not torch.allclose(matrix, matrix.T) or not torch.linalg.eigvalsh(matrix)[0] > 0:
         raise BadValue("eigenvalues must be those of a symmetric positive definite matrix")
-    return found
+    return matrix

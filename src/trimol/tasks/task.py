@@ -40,16 +40,16 @@ class Data:
             _check_samples(name, getattr(self, name))
 
 
-def _check_samples(name: str, found: Any) -> None:
-    if found is None and name == "validation":
+def _check_samples(name: str, samples: Any) -> None:
+    if samples is None and name == "validation":
         return
     # What may be lazy needs a length and indexing; what is one object in place of several does not.
-    if not isinstance(found, tuple | list) or not found:
+    if not isinstance(samples, tuple | list) or not samples:
         raise BadType(
             f"{name} must be a tuple of tensors, one sample a row, such as (inputs, labels), found "
-            f"{type(found).__name__}"
+            f"{type(samples).__name__}"
         )
-    sizes = [len(tensor) for tensor in found]
+    sizes = [len(tensor) for tensor in samples]
     if len(set(sizes)) > 1:
         raise BadValue(
             f"{name} must hold tensors with as many samples each, found "
@@ -138,8 +138,9 @@ class Task(ABC):
         """
         count = len(batch[0])
         sums = {name: float(value) * count for name, value in self.metrics(model, batch).items()}
-        found = {**sums, _SAMPLES: float(count)} if sums else sums
-        return {name: torch.tensor(value, dtype=torch.float64) for name, value in found.items()}
+        if sums:
+            sums[_SAMPLES] = float(count)
+        return {name: torch.tensor(value, dtype=torch.float64) for name, value in sums.items()}
 
     def conclude(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """The metrics, by name, from the sums of `tally` over all batches.

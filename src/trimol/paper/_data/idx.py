@@ -18,17 +18,13 @@ _UNSIGNED_BYTE = 8
 
 
 def read(path: Path) -> NDArray[np.uint8]:
-    """The array of an idx file; a damaged or foreign file is named and refused.
+    """The array of an idx file (``.gz``); a damaged or foreign file is named and refused.
 
-    Args:
-        path: An ``.gz`` file.
-
-    Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp(), "labels-idx1-ubyte.gz")
-        >>> _ = file.write_bytes(gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 3, 5, 0, 4])))
-        >>> read(file)
-        array([5, 0, 4], dtype=uint8)
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp(), "labels-idx1-ubyte.gz")
+    >>> _ = file.write_bytes(gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 3, 5, 0, 4])))
+    >>> read(file)
+    array([5, 0, 4], dtype=uint8)
     """
     content = _unpacked(path)
     if len(content) < 4 or content[:3] != bytes([0, 0, _UNSIGNED_BYTE]):
@@ -40,11 +36,10 @@ def read(path: Path) -> NDArray[np.uint8]:
     if len(content) < start:
         raise BadData(f"{path} is truncated: its header ends early")
     shape = tuple(int(n) for n in np.frombuffer(content[4:start], dtype=">u4"))
-    found, wanted = len(content) - start, math.prod(shape)
-    if found != wanted:
+    rest, wanted = len(content) - start, math.prod(shape)
+    if rest != wanted:
         raise BadData(
-            f"{path} must hold {' × '.join(map(str, shape))} = {wanted} bytes of data, found "
-            f"{found}"
+            f"{path} must hold {' × '.join(map(str, shape))} = {wanted} bytes of data, found {rest}"
         )
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
 

@@ -12,21 +12,19 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 from torch import Tensor
 
 from trimol.paper._data import datasets
-from trimol.paper._data.arrays import once
+from trimol.paper._data.arrays import Array, once
 from trimol.paper._data.datasets import BadData, MissingData
 
 CLASSES = 13
-VERSION = 1  # of what is done here: another number, another cache
-Array = NDArray[Any]
+_VERSION = 1  # of what is done here: another number, another cache
 Size = tuple[int, int]
 
 
@@ -74,46 +72,30 @@ KINDS = {
 
 
 def folder(part: str) -> Path:
-    """Where a part of the data set is.
-
-    Args:
-        part: ``"train"`` or ``"val"``.
-    """
+    """Where a part of the data set, ``"train"`` or ``"val"``, is."""
     return datasets.locate("nyuv2", f"{part}/image/0.npy").parent.parent
 
 
 def numbers(part: Path) -> list[int]:
-    """The numbers of the images of a part; each of its labels must be there, too.
-
-    Args:
-        part: The part's folder.
-    """
-    found = sorted(int(path.stem) for path in (part / "image").glob("*.npy") if _is_number(path))
+    """The numbers of the images in a part's folder; each of their labels must be there, too."""
+    stems = (path.stem for path in (part / "image").glob("*.npy"))
+    listed = sorted(int(stem) for stem in stems if stem.isdecimal())
     for kind in KINDS:
-        for number in found:
+        for number in listed:
             path = _path(part, kind, number)
             if not path.is_file():
                 raise MissingData(f"{path} is missing: image {number} of {part} needs it")
-    return found
+    return listed
 
 
 def stacked(part: Path, order: Sequence[int], size: Size | None = None) -> tuple[Tensor, ...]:
     """Images, labels, depths and normals of a part, backed by files in the cache.
 
-    The cache is named by what it depends on: the files (their names, sizes and times of change),
-    the order and the size.
-
-    Args:
-        part: The part's folder.
-        order: The numbers of its images, in the order in which they are wanted.
-        size: Height and width; as they are by default. Images are averaged over areas, labels are
-            those of the nearest pixel.
-
-    Returns:
-        float32 N × 3 × H × W, int8 N × H × W, float32 N × H × W, float32 N × 3 × H × W.
-
-    Raises:
-        BadData: A file is damaged, or does not fit the others.
+    They are in the ``order`` of the numbers given, and of another ``size`` (height and width) where
+    one is: images are averaged over areas, labels are those of the nearest pixel. The cache is
+    named by what it depends on: the files (their names, sizes and times of change), the order and
+    the size. The arrays: float32 N × 3 × H × W, int8 N × H × W, float32 N × H × W,
+    float32 N × 3 × H × W.
     """
     stored = _load(_path(part, "image", order[0])).shape[:2]
     wanted = stored if size is None else size
@@ -136,22 +118,14 @@ def _once(
 
 
 def write(part: Path, images: Array, labels: Array, depths: Array, normals: Array) -> None:
-    """Write arrays in the layout, one file for each image, numbered from 0.
+    """Write arrays (channels last) into a part's folder, one file for each image, from 0.
 
-    Args:
-        part: The part's folder; made if it is not there.
-        images: N × H × W × 3.
-        labels: N × H × W.
-        depths: N × H × W.
-        normals: N × H × W × 3.
-
-    Example:
-        >>> import tempfile
-        >>> part = Path(tempfile.mkdtemp()) / "train"
-        >>> flat, deep = np.zeros((2, 6, 8)), np.zeros((2, 6, 8, 3))
-        >>> write(part, deep, flat, flat, deep)
-        >>> numbers(part), np.load(part / "depth" / "1.npy").shape
-        ([0, 1], (6, 8, 1))
+    >>> import tempfile
+    >>> part = Path(tempfile.mkdtemp()) / "train"
+    >>> flat, deep = np.zeros((2, 6, 8)), np.zeros((2, 6, 8, 3))
+    >>> write(part, deep, flat, flat, deep)
+    >>> numbers(part), np.load(part / "depth" / "1.npy").shape
+    ([0, 1], (6, 8, 1))
     """
     for kind, arrays in zip(KINDS, (images, labels, depths[..., None], normals), strict=True):
         (part / kind).mkdir(parents=True, exist_ok=True)
@@ -161,12 +135,12 @@ def write(part: Path, images: Array, labels: Array, depths: Array, normals: Arra
 
 def _read(path: Path, kind: _Kind, stored: Size, wanted: Size) -> Array:
     """What one file holds, channels first, in the size that is wanted."""
-    found = _load(path)
+    array = _load(path)
     channels = kind.channels or 1
-    if found.shape != (*stored, channels) and (kind.channels or found.shape != stored):
+    if array.shape != (*stored, channels) and (kind.channels or array.shape != stored):
         shape = (*stored, channels) if kind.channels else stored
-        raise BadData(f"{path} must hold an array of shape {shape}, found {found.shape}")
-    clean = kind.clean(path, found).reshape(*stored, channels)
+        raise BadData(f"{path} must hold an array of shape {shape}, found {array.shape}")
+    clean = kind.clean(path, array).reshape(*stored, channels)
     pixels = torch.from_numpy(np.ascontiguousarray(np.moveaxis(clean, -1, 0), dtype=np.float32))
     if wanted != stored:
         pixels = F.interpolate(pixels[None], wanted, mode=kind.mode)[0]
@@ -175,17 +149,17 @@ def _read(path: Path, kind: _Kind, stored: Size, wanted: Size) -> Array:
 
 def _load(path: Path) -> Array:
     try:
-        found: Array = np.load(path, allow_pickle=False)
+        array: Array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise BadData(f"{path} cannot be read: {error}") from error
-    if found.ndim < 2 or found.dtype.kind not in "fiu":
-        raise BadData(f"{path} must hold pixels, found {found.dtype} of shape {found.shape}")
-    return found
+    if array.ndim < 2 or array.dtype.kind not in "fiu":
+        raise BadData(f"{path} must hold pixels, found {array.dtype} of shape {array.shape}")
+    return array
 
 
 def _key(part: Path, order: Sequence[int], size: Size) -> str:
     """What names the cache: twenty hex digits."""
-    told = hashlib.sha256(f"nyuv2 {VERSION} {part.resolve()} {size}".encode())
+    told = hashlib.sha256(f"nyuv2 {_VERSION} {part.resolve()} {size}".encode())
     for number in order:
         for kind in KINDS:
             state = _path(part, kind, number).stat()
@@ -195,7 +169,3 @@ def _key(part: Path, order: Sequence[int], size: Size) -> str:
 
 def _path(part: Path, kind: str, number: int) -> Path:
     return part / kind / f"{number}.npy"
-
-
-def _is_number(path: Path) -> bool:
-    return path.stem.isdecimal()

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar
 
+import torch
+
 from trimol._checks import whole_number
 from trimol._failures import BadValue
-from trimol.data import IndependentDraws
 from trimol.paper._data import nyuv2_files as nyuv2
 from trimol.paper._dense.dense_task import DenseTask
 from trimol.paper._dense.models import Backbone, checked_size
+from trimol.tasks._classifier import parts
 from trimol.tasks._settings import read_settings
 from trimol.tasks.task import Data, Settings
 
@@ -70,7 +72,9 @@ class NYUv2(DenseTask):
     @cached_property
     def _data(self) -> Data:
         train, test = nyuv2.folder("train"), nyuv2.folder("val")
-        order = self._shuffled(nyuv2.numbers(train))
+        numbers = torch.tensor(nyuv2.numbers(train))
+        ((shuffled,),) = parts((numbers,), [len(numbers)], seed=self.seed)
+        order = shuffled.tolist()
         held = len(order) // 10 if self.validation is None else self.validation
         if held >= len(order):
             raise BadValue(
@@ -85,8 +89,3 @@ class NYUv2(DenseTask):
             test=self.chosen(*nyuv2.stacked(test, nyuv2.numbers(test), self.image_size)),
             validation=held_out if held else None,
         )
-
-    def _shuffled(self, numbers: Sequence[int]) -> list[int]:
-        count = len(numbers)
-        (order,) = IndependentDraws(count, batch_size=count, k=1, seed=self.seed).indices(0)
-        return [numbers[place] for place in order.tolist()]

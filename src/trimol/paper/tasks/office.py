@@ -6,7 +6,6 @@ trunk) and the heads are trained on them: minutes on two processors.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
@@ -53,22 +52,9 @@ class Neck(nn.Sequential):
         super().__init__(linear, nn.BatchNorm1d(HIDDEN), nn.ReLU(), nn.Dropout(0.5))
 
 
-@dataclass(frozen=True)
-class Listing:
-    """The images of one domain in one split.
-
-    Attributes:
-        names: The files, relative to the data set's folder.
-        labels: Their classes.
-    """
-
-    names: tuple[str, ...]
-    labels: tuple[int, ...]
-
-
-def listing(path: Path, classes: int) -> Listing:
-    """Read a split: in each line the name of an image and the number of its class."""
-    names, labels = [], []
+def _listing(path: Path, classes: int) -> list[tuple[str, int]]:
+    """The images of one domain in one split, each with its class: a line each of the file."""
+    images = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         name, _, label = line.strip().rpartition(" ")
         if not name or not label.isascii() or not label.isdigit() or int(label) >= classes:
@@ -76,11 +62,10 @@ def listing(path: Path, classes: int) -> Listing:
                 f"line {number} of {path} must be the name of an image and a class below "
                 f"{classes}, found {line!r}"
             )
-        names.append(name)
-        labels.append(int(label))
-    if not names:
+        images.append((name, int(label)))
+    if not images:
         raise BadData(f"{path} must list images, found none")
-    return Listing(tuple(names), tuple(labels))
+    return images
 
 
 class Office(MultiInput):
@@ -176,7 +161,7 @@ class Office(MultiInput):
             A row for every image: all of the training split by domain, then of the validation
             split, then of the test split.
         """
-        names = [name for listed in self._listings.values() for name in listed.names]
+        names = [name for listed in self._listings.values() for name, _ in listed]
         images = Images(self._root, names, size=self.image_size)
         if self.regime == "finetune":
             return images.pixels(watch)
@@ -193,10 +178,10 @@ class Office(MultiInput):
         return datasets.locate(self.name, f"splits/{self.domains[0]}_{SPLITS[0]}.txt").parent.parent
 
     @cached_property
-    def _listings(self) -> dict[tuple[str, str], Listing]:
+    def _listings(self) -> dict[tuple[str, str], list[tuple[str, int]]]:
         """By split and domain, in this order: whatever is wanted is then one piece of it."""
         return {
-            (split, domain): listing(
+            (split, domain): _listing(
                 datasets.locate(self.name, f"splits/{domain}_{split}.txt"), self.classes
             )
             for split in SPLITS
@@ -206,16 +191,12 @@ class Office(MultiInput):
     def _part(self, rows: Tensor, split: str) -> Batch:
         """The rows (a view), labels and domains of a split, for the objectives."""
         wanted = [self._listings[split, name] for name in self.objectives]
-        labels = torch.tensor([label for listed in wanted for label in listed.labels])
-        sizes = torch.tensor([len(listed.labels) for listed in wanted])
-        first = self._first(split, self.objectives[0])
+        labels = torch.tensor([label for listed in wanted for _, label in listed])
+        sizes = torch.tensor([len(listed) for listed in wanted])
+        before = takewhile(lambda place: place != (split, self.objectives[0]), self._listings)
+        first = sum(len(self._listings[place]) for place in before)
         domain = torch.arange(len(wanted)).repeat_interleave(sizes)
         return rows[first : first + len(labels)], labels, domain
-
-    def _first(self, split: str, domain: str) -> int:
-        """The row of the first image of a domain in a split."""
-        before = takewhile(lambda place: place != (split, domain), self._listings)
-        return sum(len(self._listings[place].names) for place in before)
 
 
 class Office31(Office):
