@@ -21,10 +21,8 @@ STD = (0.229, 0.224, 0.225)
 class Backbone(nn.Module):
     """A network of transformers, with the preprocessing of its pixels in front.
 
-    Args:
-        network: Maps normalised images to an output whose ``pooler_output`` is the average over
-            all places of the last feature maps.
-        width: Features of an image.
+    The network's ``pooler_output`` is the average over all places of its last feature maps: as many
+    features of an image as its ``width``.
     """
 
     mean: Tensor
@@ -48,27 +46,17 @@ class Backbone(nn.Module):
 class ResNet:
     """One of the family, with the official weights by their name on the Hugging Face hub.
 
-    Attributes:
-        hub: Its name on the hub.
-        depths: Blocks of each stage.
-        widths: Channels of each stage; the last is the number of features.
-        block: ``"basic"`` (two 3×3 convolutions) or ``"bottleneck"`` (1×1, 3×3, 1×1).
-
     Reference:
         He et al., Deep Residual Learning for Image Recognition, CVPR 2016.
     """
 
-    hub: str
-    depths: tuple[int, int, int, int]
-    widths: tuple[int, int, int, int]
-    block: str
+    hub: str  # its name there
+    depths: tuple[int, int, int, int]  # blocks of each stage
+    widths: tuple[int, int, int, int]  # channels of each stage; the last: features of an image
+    block: str  # "basic" (two 3×3 convolutions) or "bottleneck" (1×1, 3×3, 1×1)
 
     def build(self, *, pretrained: bool) -> nn.Module:
-        """The network, with the official weights (from the hub or its local cache) or random ones.
-
-        Raises:
-            MissingData: The weights are not to be had.
-        """
+        """The network, with official weights (from the hub or its local cache) or random ones."""
         library: Any = require("transformers", extra="vision", purpose="the ResNet backbones")
         if pretrained:
             return self._official(library.ResNetModel)

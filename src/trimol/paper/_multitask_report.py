@@ -39,11 +39,7 @@ def notes(
 ) -> list[str]:
     """What to make of the numbers, in words: differences first, then how they came about.
 
-    Args:
-        planned: What was run.
-        table: What `multitask_tables.tidy` gave.
-        goals: `Task.goals`.
-        outcome: What became of it.
+    ``table`` is what `multitask_tables.tidy` gave.
     """
     return [
         *compared(differences(table, planned.reference), goals),

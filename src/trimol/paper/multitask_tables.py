@@ -284,13 +284,9 @@ def settings(outcome: Outcome, goals: Goals) -> dict[Key, dict[str, Any]]:
 def rows(
     name: str, table: polars.DataFrame, chosen: Mapping[Key, Mapping[str, Any]], *, judge: bool
 ) -> list[Row]:
-    """Mean, spread and 95 % interval over seeds, the paper's cell beside them.
+    """Mean, spread and 95 % interval over seeds, with the ``chosen`` settings and the paper's cell.
 
-    Args:
-        name: The table of the paper.
-        table: What `tidy` gave.
-        chosen: The settings, by method and metric.
-        judge: Whether to say if ours agree with the paper's: the same experiment at full length.
+    ``judge`` says whether ours agree with the paper's: of the same experiment at full length.
     """
     beside, listed = _cells_by_label(name, table), []
     for (method, metric), group in table.group_by(["method", "metric"], maintain_order=True):

@@ -237,14 +237,7 @@ class MultiInput(_TrunkAndHeads):
         return batch[2].bincount(minlength=len(self.objectives))
 
     def sampler(self, data: Data, batch_size: int, *, growth: float, seed: int) -> IndependentDraws:
-        """As many samples of every domain at every step.
-
-        Args:
-            data: The task's data.
-            batch_size: Samples of each domain a step.
-            growth: Must be 0.
-            seed: Names the sequence.
-        """
+        """As many samples (``batch_size``) of every domain at every step; ``growth`` must be 0."""
         present = self.counts(data.train)
         for name, count in zip(self.objectives, present.tolist(), strict=True):
             if not count:

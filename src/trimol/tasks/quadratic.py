@@ -176,21 +176,14 @@ class Quadratic(Task):
         :math:`\max_\lambda |\beta_2|/\beta_1 \cdot \max\|z\| / a`. The ratio is largest at a vertex
         of the simplex. (Lemma "x_t bounded" of the paper, with its constant.)
 
-        Args:
-            z: The samples, of shape (..., d).
-            start: x_0; the task's own by default.
+        The samples z are of shape (..., d); x_0 is the task's own by default.
         """
         least = float(torch.linalg.eigvalsh(self.matrix)[0])
         pull = float((self.b2.abs() / self.b1).max() * z.norm(dim=-1).max()) / least
         return max(pull, float((self.start if start is None else start).norm()))
 
     def lipschitz(self, z: Tensor, start: Tensor | None = None) -> float:
-        r"""ℓ_f on the ball of `radius`: :math:`\max_m b_{1,m}\|A\|c_x + |b_{2,m}|\max\|z\|`.
-
-        Args:
-            z: The samples, of shape (..., d).
-            start: x_0; the task's own by default.
-        """
+        r"""ℓ_f on the ball of `radius`: :math:`\max_m b_{1,m}\|A\|c_x + |b_{2,m}|\max\|z\|`."""
         largest = float(torch.linalg.eigvalsh(self.matrix)[-1])
         reach = self.b1 * largest * self.radius(z, start)
         return float((reach + self.b2.abs() * z.norm(dim=-1).max()).max())

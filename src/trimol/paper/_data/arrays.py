@@ -32,33 +32,24 @@ Watch = Callable[[int, int], None]  # how many images are done, of how many
 def once(
     path: Path, shape: tuple[int, ...], dtype: DTypeLike, fill: Callable[[Array], None]
 ) -> Tensor:
-    """The array in a file, computed and written by the first who asks for it.
+    """The array in a file (in a folder of its own), computed by the first who asks for it.
 
-    It is written under another name and renamed when it is whole: what is there is whole. Others
-    who ask for it meanwhile wait (the file's folder is locked), then read it. What a crash leaves
-    is overwritten by the next who asks; an error leaves nothing.
+    ``fill`` writes into the array it is given, which is on disk under another name, and renamed
+    when it is whole: what is there is whole. Others who ask for it meanwhile wait (the file's
+    folder is locked), then read it. What a crash leaves is overwritten by the next who asks; an
+    error leaves nothing. The tensor is backed by the file: pages are read when they are used, and
+    writing to it changes this process's copy only.
 
-    Args:
-        path: The file (``.npy``), in a folder of its own.
-        shape: The array's shape.
-        dtype: Its type.
-        fill: Writes the numbers into the array it is given, which is on disk.
-
-    Returns:
-        A tensor backed by the file: pages are read when they are used. Writing to it changes this
-        process's copy only.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "squares" / "squares.npy"
-        >>> def fill(array):
-        ...     print("computed")
-        ...     array[:] = np.arange(4) ** 2
-        >>> once(path, (4,), np.int64, fill)
-        computed
-        tensor([0, 1, 4, 9])
-        >>> once(path, (4,), np.int64, fill)
-        tensor([0, 1, 4, 9])
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "squares" / "squares.npy"
+    >>> def fill(array):
+    ...     print("computed")
+    ...     array[:] = np.arange(4) ** 2
+    >>> once(path, (4,), np.int64, fill)
+    computed
+    tensor([0, 1, 4, 9])
+    >>> once(path, (4,), np.int64, fill)
+    tensor([0, 1, 4, 9])
     """
     if not path.is_file():
         home = path.parent
@@ -193,14 +184,8 @@ def features(
 
     They are kept under a name that says what they depend on: the weights, the images with their
     preprocessing (`Images.key`), and the version of this code. Neither the images nor the network
-    are loaded when they are there already.
-
-    Args:
-        images: The images.
-        network: Makes the network, which maps uint8 images (N, 3, S, S) to features (N, width).
-        weights: What tells these weights and this network from all others, such as `digest`.
-        width: Features of an image.
-        watch: Called with the number of images that are done, and of all.
+    are loaded when they are there already. ``network`` makes what maps uint8 images (N, 3, S, S) to
+    features (N, width); ``weights`` tells it from all others, such as its `digest`.
     """
 
     def fill(array: Array) -> None:

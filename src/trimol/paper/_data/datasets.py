@@ -31,21 +31,13 @@ class BadData(BadValue):
 
 @dataclass(frozen=True)
 class File:
-    """One file of a data set, and what it must be.
+    """One file of a data set, and what it must be."""
 
-    Attributes:
-        name: Its name: a path inside the data set's folder.
-        size: Its size in bytes; None where nobody published it.
-        sha256: Its SHA-256, in hexadecimal.
-        md5: Its MD5, where that is all that is published.
-        addresses: Whole addresses of the file, instead of the data set's mirrors; tried in order.
-    """
-
-    name: str
-    size: int | None = None
+    name: str  # a path inside the data set's folder
+    size: int | None = None  # in bytes; None where nobody published it
     sha256: str | None = None
-    md5: str | None = None
-    addresses: Sequence[str] = ()
+    md5: str | None = None  # where that is all that is published
+    addresses: Sequence[str] = ()  # of the file, instead of the data set's mirrors; in order
 
     def __post_init__(self) -> None:
         if (self.sha256 is None) == (self.md5 is None):
@@ -63,44 +55,27 @@ class File:
 
 @dataclass(frozen=True)
 class Archive:
-    """An archive that a data set's folders come in.
-
-    Attributes:
-        file: The archive itself.
-        rules: As `trimol.paper._data.fetch.unpack` takes them.
-    """
+    """An archive that a data set's folders come in."""
 
     file: File
-    rules: Sequence[Sequence[str]]
+    rules: Sequence[Sequence[str]]  # as `trimol.paper._data.fetch.unpack` takes them
 
 
 @dataclass(frozen=True)
 class Source:
-    """A data set that can be fetched, or of which it is known where people get it.
-
-    Attributes:
-        name: What it is called.
-        title: What it is, in one line.
-        mirrors: Addresses that end in ``/``, each with all files; tried in order.
-        files: Its files.
-        licence: What may be done with it.
-        home: Its home page.
-        folder: The name of its folder; by default its own.
-        archive: Where its folders of many files come from.
-        contents: How many files each of these folders must hold, with those in folders below.
-        by_hand: How to get it, if it cannot be fetched.
-    """
+    """A data set that can be fetched, or of which it is known where people get it."""
 
     name: str
-    title: str
-    mirrors: Sequence[str] = ()
+    title: str  # what it is, in one line
+    mirrors: Sequence[str] = ()  # addresses that end in "/", each with all files; in order
     files: Sequence[File] = ()
     licence: str = ""
-    home: str = ""
-    folder: str = ""
-    archive: Archive | None = None
+    home: str = ""  # its page
+    folder: str = ""  # the name of its folder; by default its own
+    archive: Archive | None = None  # what its folders of many files come in
+    # How many files each of these folders must hold, with those in folders below.
     contents: Mapping[str, int] = field(default_factory=dict)
-    by_hand: str = ""
+    by_hand: str = ""  # how to get it, if it cannot be fetched
 
     def __post_init__(self) -> None:
         if not self.folder:

@@ -68,22 +68,10 @@ def get(
 ) -> list[Path]:
     """Fetch what is not there yet of a data set; verify all of it.
 
-    What is there but wrong is named and refused, never overwritten. An archive is removed when it
-    is unpacked.
-
-    Args:
-        source: What to fetch, e.g. ``source("mnist")``.
-        folder: Under which folder; the first of `places` by default.
-        mirrors: Addresses that end in ``/`` to fetch from, instead of the known ones.
-        watch: Called with a file's name, the bytes that are there and the bytes there will be.
-
-    Returns:
-        Where its files, and its folders of many files, are.
-
-    Raises:
-        ByHand: It cannot be fetched, and is not there.
-        DownloadFailed: No mirror gave a file.
-        BadData: What is there, or what came, is not what it must be.
+    What is there but wrong is named and refused (`BadData`), never overwritten. An archive is
+    removed when it is unpacked. It goes under ``folder``, the first of `places` by default, and
+    comes from ``mirrors`` (addresses that end in ``/``) instead of the known ones where some are
+    given. The paths of its files, and of its folders of many files, are returned.
     """
     home = (next(places()) if folder is None else folder) / source.folder
     if source.by_hand and not _is_there(home, source.names):
@@ -263,25 +251,19 @@ def unpack(archive: Path, folder: Path, rules: Rules) -> list[Path]:
     are whole or absent; the next call starts over with those that are absent. A top folder that is
     there already is left as it is.
 
-    Args:
-        archive: The archive.
-        folder: Where to.
-        rules: A pattern for whole member names, and the path under ``folder`` that a member of
-            such a name gets; the first that fits counts. Other members are left out.
+    A rule is a pattern for whole member names, and the path under ``folder`` that a member of such
+    a name gets; the first that fits counts, other members are left out. An archive that is broken,
+    or has a member that would leave the folder, or one that is wanted but no file, or two of one
+    name, or none that is wanted, is refused (`BadData`): nothing was unpacked then.
 
-    Raises:
-        BadData: It is broken, or has a member that would leave the folder, or one that is wanted
-            but no file, or two of one name, or none that is wanted. Nothing was unpacked then.
-
-    Example:
-        >>> import tempfile
-        >>> home = Path(tempfile.mkdtemp())
-        >>> with zipfile.ZipFile(home / "a.zip", "w") as made:
-        ...     made.writestr("Set_2016/Real World/Mug/1.jpg", "mug")
-        ...     made.writestr("Set_2016/notes.txt", "")
-        >>> moved = unpack(home / "a.zip", home, [(r".*/Real World/(.+)", r"Real_World/\\1")])
-        >>> [path.relative_to(home).as_posix() for path in home.rglob("*.jpg")]
-        ['Real_World/Mug/1.jpg']
+    >>> import tempfile
+    >>> home = Path(tempfile.mkdtemp())
+    >>> with zipfile.ZipFile(home / "a.zip", "w") as made:
+    ...     made.writestr("Set_2016/Real World/Mug/1.jpg", "mug")
+    ...     made.writestr("Set_2016/notes.txt", "")
+    >>> moved = unpack(home / "a.zip", home, [(r".*/Real World/(.+)", r"Real_World/\\1")])
+    >>> [path.relative_to(home).as_posix() for path in home.rglob("*.jpg")]
+    ['Real_World/Mug/1.jpg']
     """
     room = folder / f".{archive.name}.unpacking"
     if room.exists():

@@ -30,19 +30,12 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True)
 class _Kind:
-    """What one of the four folders holds.
+    """What one of the four folders holds."""
 
-    Attributes:
-        channels: Numbers of a pixel; 0 where a pixel is one number.
-        dtype: Of the stacked array.
-        mode: How it is resized.
-        clean: Checks and corrects what was read.
-    """
-
-    channels: int
-    dtype: DTypeLike
-    mode: str
-    clean: Callable[[Path, Array], Array]
+    channels: int  # numbers of a pixel; 0 where a pixel is one number
+    dtype: DTypeLike  # of the stacked array
+    mode: str  # how it is resized
+    clean: Callable[[Path, Array], Array]  # checks and corrects what was read
 
 
 def _image(path: Path, array: Array) -> Array:

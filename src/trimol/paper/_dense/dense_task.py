@@ -17,23 +17,14 @@ from trimol.tasks.task import Batch, Goals
 
 @dataclass(frozen=True)
 class Objective:
-    """One of the three: how it is trained, and how it is judged.
+    """One of the three: how it is trained, and how it is judged."""
 
-    Attributes:
-        place: Of its truth among those of an image.
-        loss: The loss of each pixel, from an output and the truth.
-        known: Which pixels of the truth have a label.
-        tally: What adds up over batches.
-        score: The metrics that the sums come to.
-        goals: The metrics' names, and which way is better.
-    """
-
-    place: int
-    loss: Callable[[Tensor, Tensor], Tensor]
-    known: Callable[[Tensor], Tensor]
-    tally: Callable[[Tensor, Tensor], dict[str, Tensor]]
-    score: Callable[[Mapping[str, Tensor]], dict[str, float]]
-    goals: Mapping[str, Literal["higher", "lower"]]
+    place: int  # of its truth among those of an image
+    loss: Callable[[Tensor, Tensor], Tensor]  # of each pixel, from an output and the truth
+    known: Callable[[Tensor], Tensor]  # which pixels of the truth have a label
+    tally: Callable[[Tensor, Tensor], dict[str, Tensor]]  # what adds up over batches
+    score: Callable[[Mapping[str, Tensor]], dict[str, float]]  # the metrics of these sums
+    goals: Mapping[str, Literal["higher", "lower"]]  # which way of a metric is better
 
 
 OBJECTIVES: Mapping[str, Objective] = {

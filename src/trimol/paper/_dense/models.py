@@ -51,13 +51,7 @@ class ASPP(nn.Module):
     """Atrous spatial pyramid pooling: one feature map seen at several scales, side by side.
 
     A 1×1 convolution, one dilated 3×3 convolution for each rate, and the mean of the image; joined
-    by a 1×1 convolution and dropout.
-
-    Args:
-        inputs: Channels of the trunk.
-        width: Channels of each branch and of the result.
-        rates: Dilations of the 3×3 convolutions.
-        dropout: Of the result.
+    by a 1×1 convolution and dropout. All have ``width`` channels.
 
     Reference:
         L.-C. Chen, G. Papandreou, F. Schroff, H. Adam, *Rethinking Atrous Convolution for Semantic
@@ -172,18 +166,11 @@ class Dense(MultiTask):
 def dense_model(
     objectives: Sequence[str], classes: int, backbone: Backbone, *, pretrained: bool
 ) -> Dense:
-    """The network of a dense task.
+    """The network of a dense task: a dilated ResNet-50 with DeepLab heads, or one for one core.
 
-    Args:
-        objectives: Which of segmentation, depth and normals it predicts.
-        classes: Of the segmentation.
-        backbone: ``"resnet50"``: dilated, with DeepLab heads; ``"small"``: for one core.
-        pretrained: Whether ResNet-50 starts from ImageNet's weights.
-
-    Example:
-        >>> model = dense_model(["depth", "normals"], 13, "small", pretrained=False)
-        >>> {name: tuple(out.shape) for name, out in model(torch.rand(2, 3, 30, 40)).items()}
-        {'depth': (2, 1, 30, 40), 'normals': (2, 3, 30, 40)}
+    >>> model = dense_model(["depth", "normals"], 13, "small", pretrained=False)
+    >>> {name: tuple(out.shape) for name, out in model(torch.rand(2, 3, 30, 40)).items()}
+    {'depth': (2, 1, 30, 40), 'normals': (2, 3, 30, 40)}
     """
     channels = {"segmentation": classes, "depth": 1, "normals": 3}
     outputs = {name: channels[name] for name in objectives}

@@ -44,19 +44,12 @@ CLEARANCE = 0.4  # metres between the camera and anything
 
 @dataclass(frozen=True)
 class Box:
-    """A box on the floor, turned about the vertical.
+    """A box on the floor, turned about the vertical."""
 
-    Attributes:
-        kind: Its class, an index into `CLASSES`.
-        centre: x, y, z.
-        half: Half of its width, length and height.
-        turn: The angle by which it is turned, in radians.
-    """
-
-    kind: int
+    kind: int  # its class, an index into `CLASSES`
     centre: Array
-    half: Array
-    turn: float
+    half: Array  # of its width, length and height
+    turn: float  # in radians
 
     @property
     def axes(self) -> Array:
@@ -67,66 +60,39 @@ class Box:
 
 @dataclass(frozen=True)
 class Camera:
-    """A pinhole camera.
+    """A pinhole camera."""
 
-    Attributes:
-        position: In the world.
-        axes: Right, down and forward in the world, as columns.
-    """
-
-    position: Array
-    axes: Array
+    position: Array  # in the world
+    axes: Array  # right, down and forward in the world, as columns
 
 
 @dataclass(frozen=True)
 class Room:
-    """A room, and from where it is seen.
+    """A room, and from where it is seen."""
 
-    Attributes:
-        size: Its three extents.
-        boxes: What stands in it.
-        camera: Who looks.
-        lamp: Where the light is.
-        albedo: The colour of each class here, classes × 3.
-    """
-
-    size: Array
+    size: Array  # its three extents
     boxes: tuple[Box, ...]
     camera: Camera
-    lamp: Array
-    albedo: Array
+    lamp: Array  # where the light is
+    albedo: Array  # the colour of each class here, classes × 3
 
 
 @dataclass(frozen=True)
 class View:
-    """What a camera sees, pixel by pixel.
+    """What a camera sees, pixel by pixel."""
 
-    Attributes:
-        image: H × W × 3, in [0, 1].
-        label: H × W, indices into `CLASSES`.
-        depth: H × W, along the camera's z, in metres.
-        normal: H × W × 3, of unit length, in camera coordinates, towards the camera.
-    """
-
-    image: Array
-    label: NDArray[np.int64]
-    depth: Array
-    normal: Array
+    image: Array  # H × W × 3, in [0, 1]
+    label: NDArray[np.int64]  # H × W, indices into `CLASSES`
+    depth: Array  # H × W, along the camera's z, in metres
+    normal: Array  # H × W × 3, of unit length, in camera coordinates, towards the camera
 
 
 def view(seed: tuple[int, ...], height: int, width: int, *, noise: float = 0.02) -> View:
-    """The view of the one room that a seed names.
+    """The view of the one room that a seed names; the image has noise of this deviation.
 
-    Args:
-        seed: Names the room, e.g. (seed, split, number).
-        height: Of the image, in pixels.
-        width: Of the image.
-        noise: Standard deviation of the image's noise.
-
-    Example:
-        >>> seen = view((0, 2), 12, 16)
-        >>> seen.image.shape, sorted({CLASSES[c] for c in seen.label.flat})
-        ((12, 16, 3), ['crate', 'cupboard', 'floor', 'wall'])
+    >>> seen = view((0, 2), 12, 16)
+    >>> seen.image.shape, sorted({CLASSES[c] for c in seen.label.flat})
+    ((12, 16, 3), ['crate', 'cupboard', 'floor', 'wall'])
     """
     random = np.random.default_rng(seed)
     room = draw_room(random)
@@ -162,16 +128,13 @@ def _draw_camera(random: Generator, size: Array) -> Camera:
 def camera_axes(yaw: float, pitch: float, roll: float) -> Array:
     """Right, down and forward, as columns.
 
-    Args:
-        yaw: Of the direction of sight about the vertical, from the world's x.
-        pitch: Of the direction of sight above the horizon.
-        roll: About the direction of sight.
+    The direction of sight is turned by yaw about the vertical, from the world's x, and by pitch
+    above the horizon; the camera by roll about it.
 
-    Example:
-        >>> camera_axes(0.0, 0.0, 0.0).round(3) + 0.0  # looks along x; right is −y, down is −z
-        array([[ 0.,  0.,  1.],
-               [-1.,  0.,  0.],
-               [ 0., -1.,  0.]])
+    >>> camera_axes(0.0, 0.0, 0.0).round(3) + 0.0  # looks along x; right is −y, down is −z
+    array([[ 0.,  0.,  1.],
+           [-1.,  0.,  0.],
+           [ 0., -1.,  0.]])
     """
     forward = np.array(
         [math.cos(pitch) * math.cos(yaw), math.cos(pitch) * math.sin(yaw), math.sin(pitch)]

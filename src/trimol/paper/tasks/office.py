@@ -130,13 +130,9 @@ class Office(MultiInput):
         return Adam(params, lr=lr, weight_decay=self.weight_decay, fused=True)
 
     def sampler(self, data: Data, batch_size: int, *, growth: float, seed: int) -> IndependentDraws:
-        """As many samples of every domain at every step; batch normalisation needs two a draw.
+        """As many samples of every domain at every step, at least 4.
 
-        Args:
-            data: The task's data.
-            batch_size: Samples of each domain a step; at least 4, for methods that take two draws.
-            growth: Must be 0.
-            seed: Names the sequence.
+        Batch normalisation needs two a draw, and some methods take two draws.
         """
         whole_number("batch_size", batch_size, least=4)
         return super().sampler(data, batch_size, growth=growth, seed=seed)
@@ -154,12 +150,8 @@ class Office(MultiInput):
     def prepare(self, watch: Watch | None = None) -> Tensor:
         """What the images are for this regime, computed unless it has been: features or pixels.
 
-        Args:
-            watch: Called with the number of images that are done, and of all.
-
-        Returns:
-            A row for every image: all of the training split by domain, then of the validation
-            split, then of the test split.
+        A row for every image: all of the training split by domain, then of the validation split,
+        then of the test split.
         """
         names = [name for listed in self._listings.values() for name, _ in listed]
         images = Images(self._root, names, size=self.image_size)

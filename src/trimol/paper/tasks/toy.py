@@ -47,19 +47,12 @@ _CONSTANTS = {"corrected": (0.5, 1.0), "printed": (0.1, -1.0)}
 
 @dataclass(frozen=True)
 class ToyAnswer:
-    """What is known about the toy for one mean of the data.
+    """What is known about the toy for one mean of the data."""
 
-    Attributes:
-        minimisers: argmin f_1 and argmin f_2, 2 × 2.
-        of_mean: The minimiser of the mean of both.
-        pareto: Pareto optimal points from argmin f_1 to argmin f_2, K × 2.
-        front: F of these, K × 2.
-    """
-
-    minimisers: Tensor
-    of_mean: Tensor
-    pareto: Tensor
-    front: Tensor
+    minimisers: Tensor  # argmin f_1 and argmin f_2, 2 × 2
+    of_mean: Tensor  # the minimiser of the mean of both
+    pareto: Tensor  # Pareto optimal points from argmin f_1 to argmin f_2, K × 2
+    front: Tensor  # F of these, K × 2
 
 
 class Toy(Task):
@@ -199,10 +192,6 @@ class Toy(Task):
         the latter a root in one variable. (The segment between argmin f1 and argmin f2, which the
         paper's figures show, has the same ends and lies above this curve by less than a line's
         width there.)
-
-        Args:
-            z: The mean of the data; zero for the population.
-            points: How many Pareto optimal points.
         """
         shares = torch.linspace(1, -1, points, dtype=torch.float64)  # 2λ₁ − 1
         pareto = torch.stack([self._least(z.double(), float(share)) for share in shares])
