@@ -239,6 +239,13 @@ def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "line.py", "--precision", "fp8"], "'fp8'"),
         (["run", "line.py", "--option", "slope"], "--option must be NAME=VALUE, found 'slope'"),
         (["run", "line.py", "--option", "tilt=1"], "has no option 'tilt': it has slope"),
+        (["run", "digits", "--option", "width=1"], "digits has no option 'width': it has hidden,"),
+        (["run", "digits", "--option", "hidden=x"], "hidden must be a whole number, found 'x'"),
+        (["run", "digits", "--option", "hidden=0"], "hidden must be a whole number of at least 1"),
+        (["run", "toy", "--option", "variant=x"], "variant must be one of corrected, printed"),
+        (["run", "quadratic", "--option", "std=1,2"], "std must be a number, found '1,2'"),
+        (["run", "quadratic", "--option", "b1=none"], "b1 must be numbers with commas between"),
+        (["compare", "nyuv2", "--option", "image_size=1.5"], "commas between them or none, found"),
         (["compare", "line.py", "--methods", "static,mood"], "unknown method 'mood'"),
         (["compare", "line.py", "--methods", "modo,modo"], "--methods must be different names"),
         (["compare", "line.py", "--seeds", "0"], "--seeds must be a whole number of at least 1"),
@@ -271,6 +278,19 @@ def test_failures_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
     Path("more.py").write_text(LINE.replace(".sum()]", ".sum(), x.sum()]"))
     refused("run", "more.py", "--out", "c", *SMALL, capsys=capsys, code=1)
+
+    returned = {
+        "return nn.Linear(1, 1)": "model() of Line must return a module, found NoneType",
+        "return [": "losses must be a 1-D tensor or a sequence of scalar tensors, found NoneType",
+        "return Data(": "data() of Line must return a trimol.tasks.Data, found NoneType",
+    }
+    for number, (forgotten, said) in enumerate(returned.items()):
+        Path("forgets.py").write_text(LINE.replace(forgotten, forgotten.replace("return ", "")))
+        out = f"forgets{number}"
+        assert said in refused("run", "forgets.py", "--out", out, *SMALL, capsys=capsys, code=1)
+    Path("forgets.py").write_text(f"{LINE}\n    def metrics(self, model, batch):\n        {{}}\n")
+    said = refused("run", "forgets.py", "--out", "forgets", *SMALL, capsys=capsys, code=1)
+    assert "metrics() of Line must return a mapping, found NoneType" in said
 
     Path("file").write_text("")
     said = refused("run", "line.py", "--out", "file/x", *SMALL, capsys=capsys, code=1)

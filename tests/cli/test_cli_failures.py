@@ -6,9 +6,10 @@ import pytest
 
 from trimol import methods
 from trimol._extras import MissingExtra
-from trimol._failures import BadValue
-from trimol.cli._reporting import UsageError, explained, reported
+from trimol._failures import BadNumber, BadType, BadValue
+from trimol.cli._reporting import UsageError, explained, reported, usage
 from trimol.runs import Interrupted, StoreError
+from trimol.tasks import TaskError
 from trimol.training import Diverged
 
 
@@ -52,6 +53,18 @@ def test_what_the_library_says_about_a_value_is_passed_on(
 
     assert reported(call) == 1
     assert capsys.readouterr().err.endswith("found 'nothing'\n")
+
+
+@pytest.mark.parametrize("kind", [BadValue, BadType, BadNumber, TaskError])
+def test_a_bad_value_on_the_command_line_is_wrong_usage(kind: type[Exception]) -> None:
+    with pytest.raises(UsageError, match="x must be 1"), usage():
+        raise kind("x must be 1")
+
+
+@pytest.mark.parametrize("kind", [ValueError, TypeError, KeyError, MissingExtra, StoreError])
+def test_what_no_value_caused_is_no_wrong_usage(kind: type[Exception]) -> None:
+    with pytest.raises(kind), usage():
+        raise kind("something else")
 
 
 def test_an_error_of_another_process_is_judged_by_its_class() -> None:

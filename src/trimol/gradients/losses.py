@@ -1,6 +1,6 @@
 """Loss vectors: what a user may hand over, checked, and where each objective's graph starts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -40,6 +40,11 @@ def _stacked(losses: Sequence[Tensor], name: str) -> Tensor:
         raise BadType(
             f"{name} must be a 1-D tensor or a sequence of scalar tensors, found a mapping: pass "
             "list(losses.values())"
+        )
+    if not isinstance(losses, Iterable):
+        raise BadType(
+            f"{name} must be a 1-D tensor or a sequence of scalar tensors, found "
+            f"{type(losses).__name__}"
         )
     entries = list(losses)
     for m, entry in enumerate(entries):

@@ -37,12 +37,7 @@ def load(name: str, options: Mapping[str, Any] | None = None) -> "Task":
         Traceback (most recent call last):
         trimol.tasks.loading.TaskError: digits has no option 'width': it has hidden, test, validation, seed
     """  # noqa: E501
-    file, given = file_of(name), dict(options or {})
-    if file is None and name not in names():
-        raise TaskError(
-            f"task must be one of {', '.join(names())} or path/to/file.py:Class, found {name!r}"
-        )
-    task = get(name) if file is None else _from_file(file, name)
+    task, given = find(name), dict(options or {})
     _check_options(task, name, given)
     with blaming(name):
         made = task(**given)

@@ -83,8 +83,9 @@ class Quadratic(Task):
         if law not in ("normal", "uniform"):
             raise BadValue(f"law must be normal or uniform, found {law!r}")
         self.matrix = _matrix(eigenvalues, self.dimension)
-        self.mean, self.law, self.seed = float(mean), law, seed
+        self.mean, self.law = float(mean), law
         self.std = nonnegative("std", std)
+        self.seed = whole_number("seed", seed, least=0)
         self.start = torch.full((self.dimension,), float(start), dtype=torch.float64)
         # The class names three; how many there are is each instance's.
         self.objectives = tuple(f"f{m + 1}" for m in range(len(self.b1)))

@@ -136,8 +136,13 @@ class Task(ABC):
         Called on test and validation data, without gradients and in eval mode. By default the sums
         over samples of `metrics`.
         """
-        count = len(batch[0])
-        sums = {name: float(value) * count for name, value in self.metrics(model, batch).items()}
+        count, metrics = len(batch[0]), self.metrics(model, batch)
+        if not isinstance(metrics, Mapping):
+            raise BadType(
+                f"metrics() of {type(self).__name__} must return a mapping, found "
+                f"{type(metrics).__name__}"
+            )
+        sums = {name: float(value) * count for name, value in metrics.items()}
         if sums:
             sums[_SAMPLES] = float(count)
         return {name: torch.tensor(value, dtype=torch.float64) for name, value in sums.items()}

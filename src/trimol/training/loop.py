@@ -117,7 +117,13 @@ def start(
         )
     with _forked(where.device):
         torch.manual_seed(seed)
-        model = task.model().to(where.device)
+        model = task.model()
+        if not isinstance(model, nn.Module):
+            raise BadType(
+                f"model() of {type(task).__name__} must return a module, found "
+                f"{type(model).__name__}"
+            )
+        model = model.to(where.device)
         _part_ways(where.process_index)
         random = _random_states(where.device)
     return Run(

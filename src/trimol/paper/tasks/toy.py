@@ -27,6 +27,7 @@ import scipy  # its submodules load when first used
 import torch
 from torch import Tensor, nn
 
+from trimol._checks import whole_number
 from trimol._failures import BadValue
 from trimol.paper._data.datasets import MissingData, locate
 from trimol.tasks._point import Point
@@ -92,7 +93,7 @@ class Toy(Task):
             raise BadValue(f"data must be auto, authors or drawn, found {data!r}")
         self.variant = variant
         self.start = _start(start)
-        self.seed = seed
+        self.seed = whole_number("seed", seed, least=0)
         self._which = data
         self._k, self._sign = _CONSTANTS[variant]
         self._bends = np.array([1.0, -self._sign])  # of tanh(x2) in the arguments of h
