@@ -105,7 +105,7 @@ def metrics(
 
     Args:
         task: What is measured.
-        model: The model; every module is left in the mode it was found in.
+        model: The model; every module is left in the mode it was in.
         data: Such as ``task.data().validation``.
         device: Where the model is.
 
@@ -216,7 +216,7 @@ def batches(data: Batch, size: int = Task.at_once) -> list[Batch]:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in eval mode; afterwards every module is in the mode it was found in.
+    """The model in eval mode; afterwards every module is in the mode it was in before.
 
     >>> model = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(3).eval())
     >>> with evaluating(model):
@@ -231,7 +231,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def training(model: nn.Module) -> Iterator[None]:
-    """The model in training mode; afterwards every module is in the mode it was found in."""
+    """The model in training mode; afterwards every module is in the mode it was in before."""
     with _in_mode(model, training=True):
         yield
 

@@ -18,7 +18,7 @@ the mean over its samples, without rescaling; heads get their own gradients.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -194,8 +194,7 @@ def scalar(run: Run) -> Tensor:
     """What the method makes of the losses of the next step: as many draws as it takes."""
     (indices,) = run.sampler.indices(run.step)
     drawn = [_drawn(run, part) for part in split(indices, _parts(run))]
-    counts = _counts(run, drawn)
-    vectors = [draw.losses for draw in drawn]
+    vectors, counts = _joined(run, drawn)
     _check_finite(run, vectors)
     if counts is None or (counts > 0).all():
         seen = [tensor for draw in drawn for tensor in draw.representation]
@@ -211,12 +210,11 @@ def place(run: Run, batch: Batch) -> Batch:
     return tuple(tensor.to(run.where.device) for tensor in batch)
 
 
-@dataclass
-class _Draw:
+class _Draw(NamedTuple):
     """This process's share of a draw.
 
     Attributes:
-        losses: Such that their mean over processes is F.
+        losses: Without counts, such that their mean over processes is F.
         counts: The samples of each objective in it; None if every sample has every objective.
         representation: What the heads see of it, for a method that asks for it.
     """
@@ -262,18 +260,19 @@ def _represented(run: Run) -> Iterator[list[Tensor]]:
         handle.remove()
 
 
-def _counts(run: Run, drawn: Sequence[_Draw]) -> Tensor | None:
-    """The samples of each objective in each draw, draws × M, over all processes; None if all.
+def _joined(run: Run, drawn: Sequence[_Draw]) -> tuple[list[Tensor], Tensor | None]:
+    """Losses whose mean over processes is F, and how many samples each objective has of each draw.
 
-    The losses of the draws are scaled by this process's share of these samples.
+    The numbers are draws × M, over all processes; None if every sample has every objective.
     """
+    vectors = [draw.losses for draw in drawn]
     own = [draw.counts for draw in drawn if draw.counts is not None]
     if not own:
-        return None
+        return vectors, None
     counts = torch.stack(own)
-    _check_counts(run, counts, drawn)
+    _check_counts(run, counts, vectors)
     # An absent objective whose loss is not finite would make NaN of all that it is added to.
-    bad = torch.stack([~draw.losses.detach().isfinite().cpu() for draw in drawn]) & (counts == 0)
+    bad = torch.stack([~vector.detach().isfinite().cpu() for vector in vectors]) & (counts == 0)
     mean, failed = _over_processes(run, torch.stack([counts, bad.double()])).unbind()
     for name, any_bad in zip(run.task.objectives, failed.sum(0).tolist(), strict=True):
         if any_bad:
@@ -281,10 +280,10 @@ def _counts(run: Run, drawn: Sequence[_Draw]) -> Tensor | None:
                 f"the loss {name!r} must be 0 where a batch has no sample of it, found one that is "
                 f"not finite at step {run.step}: trimol.tasks.masked_mean gives the 0"
             )
-    if reduce.is_distributed():
-        for draw, share in zip(drawn, counts / mean.where(mean > 0, 1), strict=True):
-            draw.losses = draw.losses * share.to(draw.losses)
-    return mean * reduce.processes()
+    if reduce.is_distributed():  # by this process's share of the samples
+        shares = counts / mean.where(mean > 0, 1)
+        vectors = [v * share.to(v) for v, share in zip(vectors, shares, strict=True)]
+    return vectors, mean * reduce.processes()
 
 
 def _over_processes(run: Run, numbers: Tensor) -> Tensor:
@@ -295,12 +294,12 @@ def _over_processes(run: Run, numbers: Tensor) -> Tensor:
     return reduce.mean_small(numbers.to(device)).cpu()
 
 
-def _check_counts(run: Run, counts: Tensor, drawn: Sequence[_Draw]) -> None:
+def _check_counts(run: Run, counts: Tensor, vectors: Sequence[Tensor]) -> None:
     names = run.task.objectives
-    if counts.shape != (len(drawn), len(names)) or drawn[0].losses.shape != (len(names),):
+    if counts.shape != (len(vectors), len(names)) or vectors[0].shape != (len(names),):
         raise BadValue(
             f"counts and losses must be {len(names)}, one for each of {', '.join(names)}, found "
-            f"{counts[0].numel()} and {len(drawn[0].losses)}"
+            f"{counts[0].numel()} and {len(vectors[0])}"
         )
 
 

@@ -34,7 +34,7 @@ class Monitor:
     paper defines E_ca: the weights that the method has just chosen, at the point it chose them
     for. After ``optimizer.step()`` it sees :math:`(x_{t+1}, \lambda_{t+1})`: weights that are one
     step old. The R's are those of the x seen, either way. The training goes on as if nothing had
-    been measured: ``.grad`` and torch's random state are left as found.
+    been measured: ``.grad`` and torch's random state are left as they were.
 
     Under an initialised ``torch.distributed`` group call it on every process; all measure
     together, and rank 0 alone feeds its sinks.
@@ -111,7 +111,7 @@ class Monitor:
         _check_again("train", train)
         _check_again("test", test)
         self.losses, self.method, self.train, self.test = losses, method, train, test
-        self.schedule = _schedule(every, cost)
+        self.every, self.cost = _checked_schedule(every, cost)
         self.sinks = _checked_sinks(sinks)
         self.model, self.metrics = model, metrics
         self.objectives = _names(objectives, method.objectives)
@@ -137,7 +137,7 @@ class Monitor:
             self.samples = (self.samples or 0) + whole_number("samples", samples, least=0)
         self.steps += 1
         self._watch.look()
-        return self.measure() if self.schedule(self.steps, self._watch) else None
+        return self.measure() if self._due() else None
 
     def measure(self) -> Record:
         """Measure now, due or not: at the end of training, say.
@@ -155,9 +155,7 @@ class Monitor:
     def close(self) -> None:
         """Close the sinks that can be closed."""
         for sink in self.sinks:
-            close = getattr(sink, "close", None)
-            if close is not None:
-                close()
+            getattr(sink, "close", lambda: None)()
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed loop needs to measure at the same steps: numbers only."""
@@ -179,6 +177,12 @@ class Monitor:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _due(self) -> bool:
+        if self.every is not None:
+            return self.steps % self.every == 0
+        never = self._watch.state["spent"] == 0
+        return never or self._watch.share_after_one_more() <= (self.cost or 0.0)
 
     def _record(self) -> Record:
         errors, bounds = self._errors()
@@ -270,20 +274,14 @@ class _Watch:
         return float(measuring / total) if total > 0 else 0.0
 
 
-_Schedule = Callable[[int, _Watch], bool]
-
-
-def _schedule(every: int | None, cost: float | None) -> _Schedule:
-    """When a step is to be measured."""
+def _checked_schedule(every: int | None, cost: float | None) -> tuple[int | None, float | None]:
     if (every is None) == (cost is None):
         raise BadValue(f"one of every and cost must be given, found {every!r} and {cost!r}")
     if every is not None:
-        period = whole_number("every", every, least=1)
-        return lambda step, watch: step % period == 0
+        return whole_number("every", every, least=1), None
     if not isinstance(cost, Real) or not 0 < cost < 1:
         raise BadValue(f"cost must be a share between 0 and 1, found {cost!r}")
-    share = float(cost)
-    return lambda step, watch: watch.state["spent"] == 0 or watch.share_after_one_more() <= share
+    return None, float(cost)
 
 
 def _names(objectives: Sequence[str] | None, number: int) -> tuple[str, ...]:
