@@ -142,12 +142,12 @@ class _Program:
         # Variables (A, C, R, B, t, e): maximize e with row − e ≥ 0 and the demands ≥ 0.
         upper = [np.append(-row[:5], 1.0) for row in rows]
         upper += [np.append(-row[:5], 0.0) for row in self.demands]
-        steps = (SHORTEST, LONGEST) if self.t is None else (self.t, self.t)
+        low, high = (SHORTEST, LONGEST) if self.t is None else (self.t, self.t)
         result = linprog(
             np.append(np.zeros(5), -1.0),
             A_ub=np.array(upper),
             b_ub=np.array([row[5] for row in [*rows, *self.demands]]),
-            bounds=[*[(0, None)] * 4, tuple(map(float, steps)), (None, 10.0)],
+            bounds=[*[(0, None)] * 4, (float(low), float(high)), (None, 10.0)],
         )
         if result.status != 0 or result.x is None:
             return None

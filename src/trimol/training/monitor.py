@@ -210,8 +210,8 @@ class Monitor:
         if self.subsample is None:
             return measure(self.losses, self.method.params, **what), {}
         # Fresh batches each time, and the same in a resumed loop.
-        batches = {"batches": self.subsample, "seed": (self.seed, self.steps)}
-        estimates = estimate(self.losses, self.method.params, **what, **batches)
+        what |= {"batches": self.subsample, "seed": (self.seed, self.steps)}
+        estimates = estimate(self.losses, self.method.params, **what)
         bounds: Record = {}
         for key, name in ERRORS.items():
             if name in estimates.brackets:

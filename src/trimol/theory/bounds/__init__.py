@@ -31,59 +31,6 @@ Reference:
     Optimization, Generalization and Conflict-Avoidance*, 2023, with its appendix.
 """
 
-from trimol.theory.bounds._bound import Bound, Limit, Reading
-from trimol.theory.bounds._conflict_distance import (
-    conflict,
-    conflict_smg,
-    conflict_tracked,
-    conflict_weight,
-    conflict_weight_static,
-)
-from trimol.theory.bounds._generalization_error import (
-    combined,
-    generalization,
-    generalization_sc,
-    population,
-    population_sc,
-)
-from trimol.theory.bounds._limits import largest_alpha, largest_gamma
-from trimol.theory.bounds._optimization_error import (
-    optimization,
-    optimization_last,
-    optimization_sc,
-    optimization_smg,
-    optimization_tracked,
-)
-from trimol.theory.bounds._stability_below import stability_lower, stability_lower_sc
-from trimol.theory.bounds._stability_upper import argument_stability, stability, stability_sc
-from trimol.theory.bounds._trajectory import trajectory_gradient, trivial
+from trimol._lazy import attach
 
-__all__ = [
-    "Bound",
-    "Limit",
-    "Reading",
-    "argument_stability",
-    "combined",
-    "conflict",
-    "conflict_smg",
-    "conflict_tracked",
-    "conflict_weight",
-    "conflict_weight_static",
-    "generalization",
-    "generalization_sc",
-    "largest_alpha",
-    "largest_gamma",
-    "optimization",
-    "optimization_last",
-    "optimization_sc",
-    "optimization_smg",
-    "optimization_tracked",
-    "population",
-    "population_sc",
-    "stability",
-    "stability_lower",
-    "stability_lower_sc",
-    "stability_sc",
-    "trajectory_gradient",
-    "trivial",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)
