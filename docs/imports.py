@@ -67,7 +67,12 @@ def imported(module: str, *, at_once: bool = False) -> set[str]:
         module: Its name.
         at_once: Only those that are imported when the module is.
     """
-    tree, package = parsed(modules()[module]), modules()[module].name == "__init__.py"
+    return targets(parsed(modules()[module]), module, at_once=at_once)
+
+
+def targets(tree: ast.AST, module: str, *, at_once: bool = False) -> set[str]:
+    """Our modules that code would import if it stood in a module; see `imported`."""
+    package = modules()[module].name == "__init__.py"
     later = _later(tree) if at_once else set()
     nodes = [node for node in ast.walk(tree) if id(node) not in later]
     asked = {pair for node in nodes for pair in _asked(node, module, package=package)}

@@ -51,6 +51,28 @@ def tree(module: str) -> ast.Module:
     return GRAPH.parsed(GRAPH.modules()[module])
 
 
+@pytest.mark.parametrize(
+    ("code", "at_once", "later"),
+    [
+        ("from . import config", {"trimol.runs.config"}, set()),
+        ("from .config import RunConfig", {"trimol.runs.config"}, set()),
+        ("from .. import report", {"trimol.report"}, set()),
+        ("from ..report import _page", {"trimol.report._page"}, set()),
+        ("import trimol.paper.claims as c, numpy", {"trimol.paper.claims"}, set()),
+        ("from trimol import MoDo, simplex", {"trimol.methods", "trimol.simplex"}, set()),
+        ("from trimol import Task", {"trimol.tasks"}, set()),
+        ("def f():\n    from trimol.cli import run", set(), {"trimol.cli.run"}),
+        ("class A:\n    from trimol.cli import run", {"trimol.cli.run"}, set()),
+        ("if TYPE_CHECKING:\n    import trimol.cli", set(), {"trimol.cli"}),
+        ("from os import path\nimport torch.nn", set(), set()),
+    ],
+)
+def test_every_kind_of_import_is_seen(code, at_once, later):
+    given = ast.parse(code)
+    assert GRAPH.targets(given, "trimol.runs.store", at_once=True) == at_once
+    assert GRAPH.targets(given, "trimol.runs.store") == at_once | later
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_imports_go_down_only(module):
     own = GRAPH.layer(module)
