@@ -81,6 +81,16 @@ def test_a_comparison_knows_what_an_earlier_process_did() -> None:
     assert view.line() == "digits: 600 of 600 steps (runs: static 3/3, modo 3/3)"
 
 
+def test_runs_that_train_together_say_nothing_about_the_others() -> None:
+    view = CompareView("digits", ("static", "modo"), seeds=3, steps=100)
+    for seed in range(3):  # all seeds of a method start at once
+        view.advance("static", seed, 0.1, None)
+    assert view.done("static") == pytest.approx(0.3)
+    assert view.done("modo") == 0
+    view.advance("modo", 2, 0.1, None)  # seeds 0 and 1 were done by an earlier process
+    assert (view.done("static"), view.done("modo")) == (pytest.approx(0.3), 2.1)
+
+
 def test_a_pipe_gets_a_line_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     clock, progress = Clock(), Progress("it", total=100)
     lines = live._Lines(RunView(progress, ()), clock)

@@ -1,6 +1,7 @@
 """What is seen of a comparison while it goes on."""
 
 from collections.abc import Sequence
+from itertools import product
 from typing import TYPE_CHECKING
 
 from trimol.cli._progress import Progress
@@ -26,11 +27,10 @@ class CompareView:
     """
 
     def __init__(self, title: str, methods: Sequence[str], seeds: int, steps: int) -> None:
-        self.order = [(method, seed) for seed in range(seeds) for method in methods]
         self.methods, self.seeds, self.steps = tuple(methods), seeds, steps
         self.fractions: dict[tuple[str, int], float] = {}
         self.latest: dict[str, Record] = {}
-        self.progress = Progress(title, len(self.order) * steps)
+        self.progress = Progress(title, len(methods) * seeds * steps)
 
     def advance(self, method: str, seed: int, fraction: float, record: "Record | None") -> None:
         """A run is so far (a fraction of its steps), and has measured something or nothing."""
@@ -43,7 +43,7 @@ class CompareView:
 
     def finish(self) -> None:
         """All runs are done."""
-        self.fractions = dict.fromkeys(self.order, 1.0)
+        self.fractions = dict.fromkeys(product(self.methods, range(self.seeds)), 1.0)
         self.progress.advance(self.progress.total)
 
     def done(self, method: str) -> float:
@@ -72,6 +72,10 @@ class CompareView:
         return Group(Text(self.progress.title, style="bold"), table, Text(self.progress.pace))
 
     def _done_before(self, method: str, seed: int) -> None:
-        """Runs start in order: those before this one that were never heard of were done before."""
-        for run in self.order[: self.order.index((method, seed))]:
-            self.fractions.setdefault(run, 1.0)
+        """A method's seeds start in order or together, and so do the methods at one seed.
+
+        So what is listed before and was never heard of was done by an earlier process.
+        """
+        for name in self.methods[: self.methods.index(method) + 1]:
+            for i in range(seed + (name != method)):
+                self.fractions.setdefault((name, i), 1.0)
