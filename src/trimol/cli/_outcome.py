@@ -1,7 +1,6 @@
 """What has become of a run, for a reader with ten seconds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trimol.cli._tables import plain_table
@@ -22,53 +21,16 @@ SENTENCES = {
     "E_ca": "conflict: 0 if the update avoids conflict of the losses",
     "E_caw": "conflict: 0 if λ is the λ* that avoids it",
 }
+_KINDS = ("loss", "test_loss", "weight", "avoiding")
 
 
-@dataclass(frozen=True)
-class Objective:
-    """One loss at the end."""
+def of_loss(record: Record, name: str) -> tuple[float | None, ...]:
+    """A loss on training data and on test data, its weight λ and its λ*, as far as recorded.
 
-    name: str
-    train: float  # on the training data
-    test: float | None  # on the test data; None without any
-    weight: float | None  # λ of it; None for a method whose weights were not recorded
-    avoiding: float | None  # λ* of it, the weights that avoid conflict
-
-
-def objectives(record: Record, names: Sequence[str]) -> list[Objective]:
-    """The losses of a record."""
-    return [
-        Objective(
-            name,
-            train=record[f"loss/{name}"],
-            test=record.get(f"test_loss/{name}"),
-            weight=record.get(f"weight/{name}"),
-            avoiding=record.get(f"avoiding/{name}"),
-        )
-        for name in names
-    ]
-
-
-def metrics(record: Record) -> dict[str, float]:
-    """The task's metrics of a record, by name.
-
-    >>> metrics({"step": 3, "metric/accuracy": 0.97})
-    {'accuracy': 0.97}
+    >>> of_loss({"loss/fit": 0.5, "weight/fit": 1.0}, "fit")
+    (0.5, None, 1.0, None)
     """
-    return {
-        name.removeprefix("metric/"): value
-        for name, value in record.items()
-        if name.startswith("metric/")
-    }
-
-
-def errors(record: Record) -> list[tuple[str, float, str]]:
-    """The errors of a record: name, value, and one sentence each.
-
-    >>> errors({"R_opt": 0.1, "E_ca": 0.2})[0][:2]
-    ('R_opt', 0.1)
-    """
-    return [(name, record[name], said) for name, said in SENTENCES.items() if name in record]
+    return tuple(record.get(f"{kind}/{name}") for kind in _KINDS)
 
 
 def conflicts(record: Record) -> str:
@@ -149,11 +111,11 @@ def _losses(record: Record, names: Sequence[str]) -> "RenderableType":
     from rich.text import Text
 
     table = plain_table("loss", "training", "test", "λ", "λ* without conflict")
-    for loss in objectives(record, names):
-        cells = (loss.train, loss.test, loss.weight, loss.avoiding)
-        table.add_row(Text(loss.name), *map(number, cells))
-    for name, value in metrics(record).items():
-        table.add_row(Text(name), "", number(value), "", "")
+    for name in names:
+        table.add_row(Text(name), *map(number, of_loss(record, name)))
+    for name, value in record.items():
+        if name.startswith("metric/"):
+            table.add_row(Text(name.removeprefix("metric/")), "", number(value), "", "")
     return table
 
 
@@ -164,6 +126,7 @@ def _errors(record: Record) -> "RenderableType":
     table.add_column(style="bold", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_column()
-    for name, value, sentence in errors(record):
-        table.add_row(f"  {name}", number(value), sentence)
+    for name, sentence in SENTENCES.items():
+        if name in record:
+            table.add_row(f"  {name}", number(record[name]), sentence)
     return table

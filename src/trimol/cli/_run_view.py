@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trimol.cli._outcome import SENTENCES, objectives
+from trimol.cli._outcome import SENTENCES, of_loss
 from trimol.cli._progress import Progress
 from trimol.cli._tables import live_table
 from trimol.report._numbers import number, share
@@ -56,14 +56,15 @@ class RunView:
         from rich.text import Text
 
         table = live_table(("loss", "training", "test", "trend", "λ", ""), _RIGHT)
-        for loss in objectives(self.progress.records[-1], self.objectives):
+        for name in self.objectives:
+            train, test, weight, _ = of_loss(self.progress.records[-1], name)
             table.add_row(
-                Text(loss.name),
-                number(loss.train),
-                number(loss.test),
-                trend(self._history(f"loss/{loss.name}")),
-                share(loss.weight),
-                "" if loss.weight is None else bar(loss.weight),
+                Text(name),
+                number(train),
+                number(test),
+                trend(self._history(f"loss/{name}")),
+                share(weight),
+                "" if weight is None else bar(weight),
             )
         return table
 

@@ -157,19 +157,17 @@ def _smallest(comparison: Comparison) -> list[str]:
         return []
     parts = []
     for name, column in AXES:
-        values = {s.label: last(s.runs, column) for s in comparison.settings}
-        known = {
-            label: column for label, column in values.items() if any(map(math.isfinite, column))
-        }
+        ends = {s.label: last(s.runs, column) for s in comparison.settings}
+        known = {label: e for label, e in ends.items() if any(map(math.isfinite, e))}
         if len(known) > 1:
-            parts.append(f"{name} error {column}: {_winner(known)}")
+            parts.append(f"{name} error {column}: {_lowest(known)}")
     return [f"Smallest {'; '.join(parts)}."] if parts else []
 
 
-def _winner(values: dict[str, list[float]]) -> str:
-    means = {label: finite_mean(column) for label, column in values.items()}
+def _lowest(ends: dict[str, list[float]]) -> str:
+    means = {label: finite_mean(values) for label, values in ends.items()}
     best = min(means, key=lambda label: means[label].estimate)
-    text = f"{best}, {estimated(means[best], len(values[best]))}"
+    text = f"{best}, {estimated(means[best], len(ends[best]))}"
     if means[best].half is None:
         return f"{text} (one seed)"
     near = [
