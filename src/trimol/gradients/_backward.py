@@ -17,12 +17,8 @@ def pulled(
 ) -> list[Tensor]:
     """Σ u·∂output/∂input for each of the inputs: zeros where the outputs do not reach it.
 
-    Args:
-        outputs: What to differentiate: a tensor or an edge of the graph, or several of them.
-        inputs: Tensors, or edges on the way from the outputs.
-        cotangents: One u for each output; 1 by default. Batched: a leading dimension of them.
-        retain: Whether to keep the graph.
-        batched: Whether to do one backward for all the cotangents of a batch (by ``vmap``).
+    Outputs and inputs are tensors or edges of the graph; u, one of the ``cotangents`` for each
+    output, is 1 by default. ``batched``: they have a leading dimension, for one backward of all.
     """
     gradients = torch.autograd.grad(
         outputs,

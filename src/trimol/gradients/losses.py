@@ -12,13 +12,7 @@ Losses = Tensor | Sequence[Tensor]
 
 
 def as_vector(losses: Losses, name: str = "losses", *, graph: bool = True) -> Tensor:
-    """``losses`` as one 1-D tensor with a graph behind it.
-
-    Args:
-        losses: A 1-D tensor with one entry per objective, or a sequence of scalar tensors.
-        name: How to call the argument in an error.
-        graph: Whether a graph is needed, or values alone will do.
-    """
+    """``losses`` as one 1-D tensor, called ``name`` in errors; with a graph, if one is needed."""
     vector = losses if isinstance(losses, Tensor) else _stacked(losses, name)
     if vector.dim() != 1 or not len(vector):
         raise BadValue(
@@ -83,17 +77,17 @@ def origins(vector: Tensor) -> frozenset[tuple[Node, int]]:
     """
     edge = get_gradient_edge(vector)
     seen = {(edge.node, edge.output_nr)}
-    found: set[tuple[Node, int]] = set()
+    made: set[tuple[Node, int]] = set()
     pending = list(seen)
     while pending:
         node, number = pending.pop()
         if node.name() not in _REARRANGING:
-            found.add((node, number))
+            made.add((node, number))
             continue
         sources = {(n, i) for n, i in node.next_functions if n is not None} - seen
         seen |= sources
         pending.extend(sources)
-    return frozenset(found)
+    return frozenset(made)
 
 
 def entries(vector: Tensor) -> list[GradientEdge | Tensor]:
