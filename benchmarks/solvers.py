@@ -56,7 +56,7 @@ def jacobian(objectives: int, seed: int, kind: str = "plain") -> Tensor:
 
 def ours(name: str, objectives: int) -> Callable[[Tensor], Tensor]:
     method = trimol.methods.get(name)([torch.zeros(1, requires_grad=True)], objectives)
-    return lambda gramian: method.weigh(Given(gramian))  # type: ignore[arg-type]
+    return lambda gramian: method.weigh(Given(gramian))  # type: ignore[arg-type,return-value]
 
 
 def times(name: str, objectives: int, rounds: int = 25) -> tuple[float, float]:

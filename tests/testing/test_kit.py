@@ -8,8 +8,7 @@ import torch
 import trimol
 from trimol import testing
 from trimol.gradients import NonFinite
-from trimol.testing import CHECKS, Row
-from trimol.testing import _nasty as inputs
+from trimol.testing import CHECKS, Row, inputs
 
 
 class Sum(trimol.Static):
@@ -89,27 +88,28 @@ class Credulous(trimol.CRMOGM):
 
 
 class Trusting(trimol.MGDA):
-    """Lets NaN into the weights."""
+    """Lets NaN into the weights, past the base class, which would not take it over."""
 
     def weigh(self, evidence):
         try:
             return super().weigh(evidence)
         except NonFinite:
-            return torch.full_like(self.weights, torch.nan)
+            self.weights = torch.full_like(self.weights, torch.nan)
+            return self.weights
 
 
 class Headless(trimol.MGDA):
     """Weighs the heads as well."""
 
-    def scalar(self, evidence, weights):
-        return weights.to(evidence.draws[0]) @ evidence.draws[0]
+    def scalar(self, evidence, before, after):
+        return after.to(evidence.draws[0]) @ evidence.draws[0]
 
 
 class Half(trimol.MGDA):
     """The direction is not that of the weights."""
 
-    def scalar(self, evidence, weights):
-        return evidence.scalar(weights / 2)
+    def scalar(self, evidence, before, after):
+        return evidence.scalar(after / 2)
 
 
 class Restless(trimol.MGDA):

@@ -63,9 +63,10 @@ def each(solve: Callable[..., Tensor], tensors: Sequence[Tensor], *values: Any) 
     """
     if tensors[0].dim() == 2:
         return solve(*tensors, *(v.item() if isinstance(v, Tensor) else v for v in values))
+    gramian = (tensors[0] + tensors[0].mT) / 2  # batched products are symmetric to rounding only
     return torch.stack(
         [
             each(solve, own, *(v[i] if isinstance(v, Tensor) else v for v in values))
-            for i, own in enumerate(zip(*tensors, strict=True))
+            for i, own in enumerate(zip(gramian, *tensors[1:], strict=True))
         ]
     )

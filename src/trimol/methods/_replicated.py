@@ -92,16 +92,16 @@ class _OfMany(Evidence):
     The direction, R × d, takes the place of a single run's scalar, whose gradient it is.
     """
 
-    def __init__(self, source: ReplicatedEvidence, replicas: int) -> None:
+    def __init__(self, source: ReplicatedEvidence) -> None:
         self.source = source
-        self.broken = torch.zeros(replicas, dtype=torch.bool)
+        self.broken: Tensor | None = None  # which runs, if any
 
     def finite(self, evidence: Tensor, instead: float = 0.0) -> Tensor:
         """The evidence; of runs whose is not finite, which keep their λ, a number instead."""
         if evidence.isfinite().all():
             return evidence
         broken = ~evidence.isfinite().flatten(1).all(1)
-        self.broken = self.broken | broken
+        self.broken = broken if self.broken is None else self.broken | broken
         return torch.where(broken.view(-1, *[1] * (evidence.dim() - 1)), instead, evidence)
 
     def values(self) -> Tensor:
@@ -110,8 +110,7 @@ class _OfMany(Evidence):
     def gramian(self, *, chunk: int | None = None, of: Sequence[Tensor] | None = None) -> Tensor:
         if of is not None:
             raise NotImplementedError("replicas have the Gramian of all that the method weighs")
-        gramian = self.finite(self.source.gramian())
-        return (gramian + gramian.mT) / 2
+        return self.finite(self.source.gramian())
 
     def product(self, weights: Tensor, *, keep_gradient: bool = False) -> Tensor:
         return self.finite(self.source.product(weights))
@@ -126,7 +125,7 @@ class _OfMany(Evidence):
 
     def scalar_along(self, weights: Tensor, direction: Tensor) -> Tensor:
         """The direction, but this batch's own where that is not finite, for all to see."""
-        if not self.broken.any():
+        if self.broken is None:
             return direction
         return torch.where(self.broken[:, None], _weighed(self.rows, weights), direction)
 
@@ -198,19 +197,20 @@ class Replicated:
         due, before = self.due, self.weights
         source = self._checked(evidence, due) if isinstance(evidence, Sequence) else evidence
         if due:
-            seen = _OfMany(source, self.replicas)
+            seen = _OfMany(source)
             told = self.method.weigh(seen)
             seen.broken = self.method.commit(told, seen.broken)
-            self._count(seen.broken)
+            if seen.broken is not None:
+                self._count(seen.broken)
             result: Any = self.method.scalar(seen, before, self.weights)
         else:
             result = source.combined(before)
-        self.method.step += 1
+        self.method.step.add_(1)
         return result
 
     def _count(self, kept: Tensor) -> None:
         """Count the runs that kept their weights; the first time, say so."""
-        if kept.any() and not self.skipped.any():
+        if not self.skipped.any():
             warnings.warn(
                 f"{type(self.method).__name__}: gradients with NaN or infinity in replicas "
                 f"{kept.nonzero()[:, 0].tolist()}; their weights are kept as they are "

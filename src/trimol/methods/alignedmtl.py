@@ -26,12 +26,14 @@ def alignedmtl_weights(
     as many digits of the small ones as the eigenvalues of G do.
     """
     G = checked_gramian(gramian)
+    # G = D C D with C = AᵀA, up to a factor: the singular values of A D are those of J.
     C, inverse = equilibrate(regularised(G, 0.0))
     A, order = factor(C, 4 * len(G) * finfo(gramian.dtype).eps)
     if not len(A):
         return preference.double()
     ordered = preference.double().numpy()[order]
     _, sigma, Vt = np.linalg.svd(A / inverse[order], full_matrices=False)
+    # σ: the smallest of them, the root of their mean square, or the (lower) median.
     squared = {"min": sigma[-1] ** 2, "rmse": np.mean(sigma**2)}
     scale = np.sqrt(squared.get(scale_mode, np.sort(sigma**2)[(len(sigma) - 1) // 2]))
     weights = np.zeros(len(G))

@@ -144,20 +144,30 @@ class Method(nn.Module):
         """
         return evidence.scalar(after)
 
-    def commit(self, told: Tensor | State, broken: Tensor | None = None) -> Tensor:
-        """Take over what `weigh` returned, and say which runs could not: these keep what they had.
+    def commit(self, told: Tensor | State, broken: Tensor | None = None) -> Tensor | None:
+        """Take over what `weigh` returned; runs that cannot keep what they had.
 
         Args:
             told: New weights, or new values of all that is carried.
-            broken: Runs whose evidence was not finite; so are those whose new weights are not.
+            broken: Which runs had evidence that was not finite, if any.
+
+        Returns:
+            Which runs kept what they had: those, and those whose new weights are not finite. None
+            if there are none.
         """
         new = told if isinstance(told, Mapping) else {"weights": told}
-        kept = ~new["weights"].isfinite().all(-1)
-        kept = kept if broken is None else kept | broken
-        if not kept.all():
+        finite = new["weights"].isfinite()
+        if broken is None and finite.all():
             for name, value in new.items():
-                self._buffers[name] = _unless(kept, value.detach(), getattr(self, name))
-        return kept.cpu()
+                self._buffers[name] = value.detach()
+            return None
+        kept = ~finite.all(-1)
+        kept = kept if broken is None else kept | broken
+        for name, value in new.items():
+            old, each = getattr(self, name), [1] * (value.dim() - kept.dim())
+            kept_here = kept.view(*kept.shape, *each).to(value.device)
+            self._buffers[name] = old if kept.all() else torch.where(kept_here, old, value.detach())
+        return kept
 
     @property
     def due(self) -> bool:
@@ -217,7 +227,7 @@ class Method(nn.Module):
     def _update(self, evidence: Evidence) -> bool:
         """Take new weights; keep the old ones if the gradients are not finite."""
         try:
-            kept = bool(self.commit(self.weigh(evidence)))
+            kept = self.commit(self.weigh(evidence)) is not None
         except NonFinite:
             kept = True
         self.skipped += kept
@@ -266,13 +276,6 @@ class Checked:
 def _home(device: torch.device) -> torch.device:
     """Where λ lives: beside the parameters, or on the CPU if there is no float64 there."""
     return torch.device("cpu") if device.type == "mps" else device
-
-
-def _unless(kept: Tensor, new: Tensor, old: Tensor) -> Tensor:
-    """The new values, and the old ones of runs that keep theirs."""
-    if not kept.any():
-        return new
-    return torch.where(kept.view(*kept.shape, *[1] * (new.dim() - kept.dim())), old, new)
 
 
 def _brief(value: object) -> str:

@@ -33,19 +33,23 @@ def cagrad_weights(gramian: Tensor, c: float) -> Tensor:
     G = checked_gramian(gramian)
     size = len(G)
     rounding = 2 * size * finfo(gramian.dtype).eps
+    # mean = J g₀, so that mean.mean() = ‖g₀‖². No radius: the mean gradient it is.
     uniform, mean = np.full(size, 1 / size), G.mean(1)
     if c == 0 or not mean.mean() > rounding * np.abs(G).mean():
         return torch.from_numpy(uniform)
     radius = c * math.sqrt(mean.mean())
+    # The dual at the min-norm point w: μ ≤ g_wᵀg₀ + r‖g_w‖.
     v, norm = cone.shortest(G, gramian.dtype)
     level = float(mean @ v + radius * norm) if norm else 0.0
     for _ in range(100):
         if (exact := _on_support(G, mean, radius, v > 0)) is not None:
             return torch.from_numpy(uniform + exact)
+        # D(μ), the distance of the nearest d with Jd ≥ μ.
         v = cone.push(G, level - mean)
         distance = math.sqrt(max(float(v @ G @ v), 0.0))
         if not distance > radius * (1 + 1e-13):
             break
+        # Newton: μ ← μ − (D − r) / D′ with D′ = 1ᵀv / D, written with v scaled to the radius.
         v *= radius / distance
         level -= (distance - radius) * radius / v.sum()
     return torch.from_numpy(uniform + v)
@@ -56,6 +60,7 @@ def _on_support(G: _Array, mean: _Array, radius: float, support: _Mask) -> _Arra
     inside = support.nonzero()[0]
     if not len(inside) or not G.diagonal()[inside].all():
         return None
+    # G⁻¹1 and G⁻¹mean on the support, by Cholesky of the cosines: scales differ by much.
     scale = 1 / np.sqrt(G.diagonal()[inside])
     sides = np.stack([np.ones_like(scale), mean[inside]], 1)
     C = G[inside[:, None], inside] * scale * scale[:, None]
@@ -63,11 +68,12 @@ def _on_support(G: _Array, mean: _Array, radius: float, support: _Mask) -> _Arra
     if singular:
         return None
     one, pull = (solved * scale[:, None]).T
-    # vᵀGv = a μ² - 2 b μ + c for v = μ G⁻¹1 - G⁻¹mean: the larger μ is the better one.
+    # vᵀGv = a μ² − 2 b μ + c for v = μ G⁻¹1 − G⁻¹mean: of the two μ with r² the larger.
     a, b, c = one.sum(), one @ sides[:, 1], pull @ sides[:, 1]
     level = (b + math.sqrt(max(b * b - a * (c - radius**2), 0.0))) / a
     v = np.zeros_like(mean)
     v[inside] = level * one - pull
+    # It is the solution if v ≥ 0 and Jd ≥ μ, with equality on the support, all to rounding.
     reached, magnitude = G @ v + mean, np.abs(G) @ np.abs(v) + np.abs(mean) + abs(level)
     optimal = v.min() >= 0 and ((reached - level) >= -_ROUNDING * magnitude).all()
     exact = (np.abs(reached - level)[inside] <= _ROUNDING * magnitude[inside]).all()

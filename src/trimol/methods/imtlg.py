@@ -24,6 +24,7 @@ def imtlg_weights(gramian: Tensor) -> Tensor:
     inside = norms.nonzero()[0]
     if not len(inside):
         return torch.full((size,), 1 / size, dtype=torch.float64)
+    # Cy − s·1 = 0 and Σ yᵢ/‖gᵢ‖ = 1 (both sides times the shortest norm), for (y, s).
     used = norms[inside]
     inverse = used.min() / used
     system = np.zeros((len(inside) + 1, len(inside) + 1))
@@ -31,6 +32,7 @@ def imtlg_weights(gramian: Tensor) -> Tensor:
     system[:-1, -1], system[-1, :-1] = -1, inverse
     target = np.zeros(len(inside) + 1)
     target[-1] = 1
+    # Least squares: exact where there is a solution, the shortest where there are many.
     rounding = size * finfo(gramian.dtype).eps
     y = np.linalg.lstsq(system, target, rcond=rounding)[0][:-1]
     if not abs(inverse @ y - 1) < 1e-3:

@@ -12,6 +12,7 @@ from trimol.methods._gramian import GramianMethod, GramianOptions, each
 
 def nashmtl_weights(gramian: Tensor, max_norm: float | None = None) -> Tensor:
     """The a > 0 with G a = 1/a, shortened to ‖Jᵀa‖ ≤ ``max_norm``, in float64."""
+    # G a = 1/a is α-fairness with α = 1; its step has length ‖Jᵀa‖ = √(aᵀGa) = √M.
     weights = fair_weights(gramian, alpha=1.0)
     norm = (weights @ gramian.to(weights) @ weights).clamp_min(0).sqrt()
     if max_norm is None or not norm > max_norm:
