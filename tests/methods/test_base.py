@@ -1,5 +1,10 @@
 """What every method promises, for every registered method: the kit times the table."""
 
+import inspect
+import pydoc
+import re
+from typing import get_type_hints
+
 import pytest
 import torch
 from problems import batch, network
@@ -29,6 +34,38 @@ def test_every_registered_method_has_a_row():
 @pytest.mark.parametrize("name", ROWS)
 def test_promise(name, check):
     check(ROWS[name])
+
+
+@every_method
+def test_help_tells_every_argument(name):
+    """Those too that are written down in a base class only."""
+    kind = trimol.methods.get(name)
+    parameters = inspect.signature(kind).parameters
+    assert list(parameters)[:2] == ["params", "objectives"]
+    assert {p.kind for p in parameters.values()} == {
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.KEYWORD_ONLY,
+    }
+    (block,) = re.findall(r"^Args:\n((?:    .*\n)+)", kind.__doc__, re.MULTILINE)
+    assert re.findall(r"^    (\w+): ", block, re.MULTILINE) == list(parameters)
+    assert set(parameters) <= set(get_type_hints(kind.__init__))
+    shown = pydoc.plain(pydoc.render_doc(kind)).splitlines()
+    assert any(f"{kind.__name__}(params" in line and "every: int = 1" in line for line in shown)
+
+
+def test_weights_that_are_not_finite_are_not_taken_over():
+    class Wrong(trimol.MoCo):
+        def weigh(self, evidence):
+            return {**super().weigh(evidence), "weights": torch.full_like(self.weights, torch.nan)}
+
+    model = network()
+    method = Wrong(model.parameters(), 3)
+    with pytest.warns(RuntimeWarning, match="the weights are kept as they are"):
+        method(*draw_losses(method, model, 0)).backward()
+    assert (method.info.skipped, method.info.updated) == (1, False)
+    assert method.weights.tolist() == [1 / 3] * 3
+    assert not method.tracker.any()
+    assert not method.seen.any()
 
 
 class TestErrors:
