@@ -43,13 +43,31 @@ def test_runs_are_those_of_the_tasks_settings(tmp_path: Path) -> None:
         watch=lambda config, step, record: steps.append((config.seed, step, record is None)),
     )
     assert [told for told in steps if told[2]] == [
-        (s, t, True)
-        for t in range(1, 6)
-        for s in (0, 1)  # side by side
+        (s, t, True) for s in (0, 1) for t in range(1, 6)
     ]
     settings = task.settings["modo"]
     for seed, stored in enumerate(results.runs["modo"]):
         run = start(task, "modo", lr=settings.lr, hyperparameters=settings.method, seed=seed)
+        assert stored.record == assess(train(run, 5)).record
+
+
+def test_runs_may_train_together(tmp_path: Path) -> None:
+    told: list[tuple[int, int]] = []
+    results = compare(
+        "digits",
+        ["modo"],
+        folder=tmp_path,
+        seeds=2,
+        steps=5,
+        watch=lambda config, step, record: told.append((config.seed, step)),
+        together=True,
+    )
+    assert told[:4] == [(0, 1), (1, 1), (0, 2), (1, 2)]
+    settings = load("digits").settings["modo"]
+    for seed, stored in enumerate(results.runs["modo"]):
+        run = start(
+            load("digits"), "modo", lr=settings.lr, hyperparameters=settings.method, seed=seed
+        )
         expected = assess(train(run, 5)).record
         assert list(stored.record) == list(expected)
         assert stored.record == pytest.approx(expected, rel=2e-4, abs=1e-7)

@@ -107,7 +107,8 @@ def speed(tables: Mapping[str, polars.DataFrame]) -> str:
     parts, total = [], 0.0
     for method, table in tables.items():
         training, measuring = seconds(table)
-        parts.append(f"{method} {1e3 * training / at_end(table)['step'].sum():.2g} ms")
+        iterations = float(at_end(table)["step"].sum())
+        parts.append(f"{method} {1e3 * training / iterations:.2g} ms")
         total += training + measuring
     return (
         "Speed, wall clock, of one iteration of one seed (all seeds train together): "

@@ -130,7 +130,7 @@ class RunFolders:
             (series.config(candidate, seed), self._place(series, candidate) / f"seed-{seed}")
             for series, candidate, seed in wanted
         ]
-        found = execute_all(runs, jobs=self.jobs, watch=self.count)
+        found = execute_all(runs, jobs=self.jobs, watch=self.count, together=False)
         for (config, folder), run in zip(runs, found, strict=True):
             self.count(config, config.steps)
             if isinstance(run, StoredRun):  # a finished run is never resumed

@@ -31,7 +31,7 @@ PATIENCE = 0.1  # seconds between looks at signals and at workers that died
 
 
 def execute_all(
-    runs: Sequence[Job], *, jobs: int = 1, watch: Watch | None = None
+    runs: Sequence[Job], *, jobs: int = 1, watch: Watch | None = None, together: bool = True
 ) -> list[StoredRun | Diverged]:
     """Execute runs, going on with those that are unfinished and skipping those that are finished.
 
@@ -44,6 +44,8 @@ def execute_all(
         jobs: How many to run at a time. More than one: in processes of their own, with the
             threads of this one shared out between them.
         watch: As for `execute`; with several processes not every step is told.
+        together: Whether runs may train together. Apart, each is what `execute` makes of it to the
+            last bit, also where training amplifies what rounding leaves.
 
     Returns:
         The runs in their order; where one diverged, that it did.
@@ -61,7 +63,8 @@ def execute_all(
                 pending[folder] = config
             else:
                 done[folder] = store.load(folder, there)
-    left = units(runs, [(config, folder) for folder, config in pending.items()])
+    unfinished = [(config, folder) for folder, config in pending.items()]
+    left = units(runs, unfinished) if together else [Unit((job,)) for job in unfinished]
     while left:
         if min(jobs, len(left)) > 1:
             done |= _pooled(left, jobs, watch)

@@ -90,6 +90,7 @@ def compare(
     precision: str = "no",
     jobs: int = 1,
     watch: Watch | None = None,
+    together: bool = False,
 ) -> Comparison:
     """Train a task with each method, ``seeds`` times, at equal samples.
 
@@ -115,6 +116,9 @@ def compare(
         jobs: How many runs at a time, in processes of their own.
         watch: Called with a run's configuration, its steps done and, after a measurement, the
             record.
+        together: Whether runs that differ in their seed only train together, where the model is
+            small and task and method allow it: faster, and to rounding only what `execute` makes
+            of each.
 
     Raises:
         Diverged: Every run diverged. Where some did, the others go on: see `Comparison.failed`.
@@ -149,7 +153,8 @@ def compare(
         for name in methods
     ]
     jobs_ = [(config, Path(folder) / folder_name(config)) for config in configs]
-    return _comparison(task, methods, configs, execute_all(jobs_, jobs=jobs, watch=watch))
+    executed = execute_all(jobs_, jobs=jobs, watch=watch, together=together)
+    return _comparison(task, methods, configs, executed)
 
 
 def folder_name(config: RunConfig) -> str:
