@@ -33,11 +33,6 @@ class Printed:
 def printed(cell: str, *, unit: float, runs: int) -> Printed:
     """A cell from how it is printed.
 
-    Args:
-        cell: ``mean ± std``.
-        unit: What the table's numbers are multiples of.
-        runs: Of how many runs.
-
     Example:
         >>> printed("13.2 ± 0.14", unit=1.0, runs=10)
         Printed(mean=13.2, std=0.14, rounding=0.05, runs=10)

@@ -97,12 +97,7 @@ def sweeps(context: Context) -> list[Point]:
 
 
 def tidy(points: Sequence[Point], tables: Mapping[str, polars.DataFrame]) -> polars.DataFrame:
-    """One row a place and seed: ``sweep``, ``value``, ``seed`` and what was measured.
-
-    Args:
-        points: The places.
-        tables: What was measured, by the key of the run.
-    """
+    """One row a place and seed: ``sweep``, ``value``, ``seed`` and what was measured."""
     parts = []
     for point in points:
         table = tables[point.config.key].filter(polars.col("step") == point.step)
@@ -119,7 +114,7 @@ def tidy(points: Sequence[Point], tables: Mapping[str, polars.DataFrame]) -> pol
 
 def rows(points: Sequence[Point], table: polars.DataFrame) -> list[Row]:
     """Mean and spread over seeds at each place."""
-    found = []
+    listed = []
     for point in points:
         at = table.filter(
             (polars.col("sweep") == point.sweep) & (polars.col("value") == point.value)
@@ -137,8 +132,8 @@ def rows(points: Sequence[Point], table: polars.DataFrame) -> list[Row]:
                 row = results.row(
                     point.config.method, metric, values[:1] if together else values, **how
                 )
-                found.append({**row, "n": len(values)})
-    return found
+                listed.append({**row, "n": len(values)})
+    return listed
 
 
 def _notes(tables: Mapping[str, polars.DataFrame]) -> list[str]:
@@ -172,13 +167,7 @@ class Curve:
 
 
 def curve(table: polars.DataFrame, sweep: str, metric: str) -> Curve:
-    """A metric over a sweep.
-
-    Args:
-        table: One row a place and seed (`tidy`).
-        sweep: Which sweep.
-        metric: Which metric.
-    """
+    """A metric over a sweep."""
     grouped = (
         table.filter((polars.col("sweep") == sweep) & polars.col(metric).is_not_null())
         .group_by("value")
@@ -224,11 +213,11 @@ def _conflict(axes: Any, table: polars.DataFrame, sweep: str) -> None:
     axes.grid(alpha=0.25)
 
 
-def _line(axes: Any, found: Curve, **look: Any) -> None:
+def _line(axes: Any, line: Curve, **look: Any) -> None:
     """A line with bars; what is not above zero has no place on a logarithmic axis."""
-    kept = [i for i, mean in enumerate(found.means) if mean > 0]
+    kept = [i for i, mean in enumerate(line.means) if mean > 0]
     values, means, bars = (
-        [numbers[i] for i in kept] for numbers in (found.values, found.means, found.bars)
+        [numbers[i] for i in kept] for numbers in (line.values, line.means, line.bars)
     )
     below = [min(bar, 0.9 * mean) for bar, mean in zip(bars, means, strict=True)]
     axes.errorbar(values, means, [below, bars], marker="o", ms=3, lw=1.3, capsize=2, **look)

@@ -73,13 +73,7 @@ def measured(
 
 
 def rows_of(config: RunConfig, table: polars.DataFrame, *, compare: bool = False) -> list[Row]:
-    """Mean and spread over seeds of every number at the end of a setting.
-
-    Args:
-        config: What was run.
-        table: What was measured.
-        compare: Whether to set the paper's cells beside them, with a verdict.
-    """
+    """Mean and spread over seeds of every number at the end of a setting."""
     how, last = settings_of(config), at_end(table)
     printed = paper.cells(config.method) if compare else {}
     rows = []

@@ -34,8 +34,8 @@ def beyond(context: Context) -> Study:
     grid = candidates(context)
     tried = [config for configs in grid.values() for config in configs]
     runs = run_over_seeds(tried, 1 if context.quick else stated()["seeds"], context.parts)
-    found = dict(zip((config.key for config in tried), runs, strict=True))
-    final = {method: _final(best(configs, found)) for method, configs in grid.items()}
+    tried_runs = dict(zip((config.key for config in tried), runs, strict=True))
+    final = {method: _final(best(configs, tried_runs)) for method, configs in grid.items()}
     table = paper.paper()["table3"]
     tables = table3.measured(final, context.pick(table["runs"], 2), context)
     stated_steps = {"steps": 20 if context.quick else table["steps"]}
@@ -48,7 +48,7 @@ def beyond(context: Context) -> Study:
             for row in table3.rows_of(config, tables[method])
         ],
         notes=[*_notes(final), table3.speed(tables)],
-        tables={"runs": table3.joined(tables), "tuning": tuning(tried, found)},
+        tables={"runs": table3.joined(tables), "tuning": tuning(tried, tried_runs)},
     )
 
 
@@ -73,20 +73,15 @@ def candidates(context: Context) -> dict[str, list[RunConfig]]:
     }
 
 
-def best(configs: Sequence[RunConfig], found: Tried) -> RunConfig:
-    """The setting with the highest mean validation accuracy; the first of equals.
-
-    Args:
-        configs: The candidates of one method.
-        found: What became of them.
-    """
-    scores = [_score(found[config.key]) for config in configs]
+def best(configs: Sequence[RunConfig], outcomes: Tried) -> RunConfig:
+    """The setting with the highest mean validation accuracy; the first of equals."""
+    scores = [_score(outcomes[config.key]) for config in configs]
     if max(scores) == -math.inf:
         raise Diverged(f"every step size of {configs[0].method} diverged")
     return configs[scores.index(max(scores))]
 
 
-def tuning(configs: Sequence[RunConfig], found: Tried) -> polars.DataFrame:
+def tuning(configs: Sequence[RunConfig], outcomes: Tried) -> polars.DataFrame:
     """Every candidate with its validation accuracy; none where a run diverged."""
     return polars.DataFrame(
         [
@@ -97,7 +92,7 @@ def tuning(configs: Sequence[RunConfig], found: Tried) -> polars.DataFrame:
                 "validation_accuracy": score if math.isfinite(score) else None,
             }
             for config in configs
-            for score in [_score(found[config.key])]
+            for score in [_score(outcomes[config.key])]
         ]
     )
 

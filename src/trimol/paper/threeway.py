@@ -173,51 +173,40 @@ class Place:
 
 
 def places(table: polars.DataFrame, task: str) -> list[Place]:
-    """All places of a task: those with a γ in rising order, then the others.
-
-    Args:
-        table: One row a setting and seed (`tidy`).
-        task: The task's name.
-    """
+    """All places of a task: those with a γ in rising order, then the others."""
     chosen = table.filter(polars.col("task") == task)
-    found = []
+    listed = []
     for (method, gamma), group in chosen.group_by(["method", "gamma"], maintain_order=True):
         values = [group[metric].to_list() for metric in AXES]
         means = tuple(sum(each) / len(each) for each in values)
         halves = tuple(interval(each) or 0.0 for each in values)
-        found.append(Place(str(method), gamma, means, halves))
-    return sorted(found, key=lambda place: (place.gamma is None, place.gamma or 0.0))
+        listed.append(Place(str(method), gamma, means, halves))
+    return sorted(listed, key=lambda place: (place.gamma is None, place.gamma or 0.0))
 
 
 def draw(table: polars.DataFrame, planned: Mapping[str, float], folder: Path) -> list[str]:
-    """Draw every task of the table and return the files' names.
-
-    Args:
-        table: One row a setting and seed.
-        planned: The recommended γ, by task.
-        folder: Where to.
-    """
+    """Draw every task of the table and return the files' names."""
     with figure(folder, "threeway", figsize=(9.2, 3.6 * len(planned))) as drawn:
         grid = drawn.subplots(len(planned), 2, squeeze=False)
         for (left, right), (task, gamma) in zip(grid, planned.items(), strict=True):
-            found = places(table, task)
-            _over_gamma(left, found, task, gamma)
-            dots = _plane(right, found, task, gamma)
+            shown = places(table, task)
+            _over_gamma(left, shown, task, gamma)
+            dots = _plane(right, shown, task, gamma)
             drawn.colorbar(dots, ax=right, label=NAMES["R_gen"])
         grid[0, 0].legend(fontsize=7, loc="best")
         grid[0, 1].legend(fontsize=7, loc="best")
     return files("threeway")
 
 
-def _over_gamma(axes: Any, found: list[Place], task: str, planned: float) -> None:
+def _over_gamma(axes: Any, listed: list[Place], task: str, planned: float) -> None:
     """The three errors over γ, between static weighting and MGDA."""
-    modo = [place for place in found if place.gamma is not None]
+    modo = [place for place in listed if place.gamma is not None]
     gammas = [place.gamma for place in modo if place.gamma is not None]
     ends = {"static": gammas[0] / 10, "mgda": gammas[-1] * 10}
     for axis, metric in enumerate(AXES):
         look = {"color": COLOURS[metric], "capsize": 2, "ms": 4}
         axes.errorbar(gammas, *_bars(modo, axis), marker="o", lw=1.4, label=NAMES[metric], **look)
-        for place in found:
+        for place in listed:
             if place.gamma is None:
                 marker, _ = _MARKERS[place.method]
                 axes.errorbar([ends[place.method]], *_bars([place], axis), marker=marker, **look)
@@ -234,15 +223,15 @@ def _over_gamma(axes: Any, found: list[Place], task: str, planned: float) -> Non
     axes.grid(alpha=0.25)
 
 
-def _plane(axes: Any, found: list[Place], task: str, planned: float) -> Any:
+def _plane(axes: Any, listed: list[Place], task: str, planned: float) -> Any:
     """The curve: optimization across, conflict up, generalization as colour."""
-    modo = [place for place in found if place.gamma is not None]
+    modo = [place for place in listed if place.gamma is not None]
     colours = require("matplotlib.colors", extra="report", purpose="drawing figures")
-    scale = colours.Normalize(min(p.mean[1] for p in found), max(p.mean[1] for p in found))
+    scale = colours.Normalize(min(p.mean[1] for p in listed), max(p.mean[1] for p in listed))
     shown = {"cmap": "viridis", "norm": scale, "zorder": 3, "edgecolors": "#333333"}
-    least = min(place.mean[2] for place in found if place.mean[2] > 0)
+    least = min(place.mean[2] for place in listed if place.mean[2] > 0)
     axes.plot([p.mean[0] for p in modo], [p.mean[2] for p in modo], color="#999999", lw=1)
-    for place in found:
+    for place in listed:
         # Conflict of exactly zero has no place on a logarithmic axis: it is put at its lower edge.
         x, y = place.mean[0], max(place.mean[2], least / 3)
         marker, label = _MARKERS.get(place.method, ("o", None))
@@ -264,9 +253,9 @@ def _plane(axes: Any, found: list[Place], task: str, planned: float) -> Any:
     return dots
 
 
-def _bars(found: list[Place], axis: int) -> tuple[list[float], list[list[float]]]:
-    means = [place.mean[axis] for place in found]
-    halves = [place.half[axis] for place in found]
+def _bars(listed: list[Place], axis: int) -> tuple[list[float], list[list[float]]]:
+    means = [place.mean[axis] for place in listed]
+    halves = [place.half[axis] for place in listed]
     below = [min(half, 0.9 * mean) for half, mean in zip(halves, means, strict=True)]
     return means, [below, halves]
 

@@ -6,6 +6,7 @@ from trimol.runs.comparison import summarise as summarise
 from trimol.runs.config import RunConfig as RunConfig
 from trimol.runs.config import configure as configure
 from trimol.runs._execute import execute as execute
+from trimol.runs._pool import execute_all as execute_all
 from trimol.runs._storage import StoreError as StoreError
 from trimol.runs.tuning import Candidate as Candidate
 from trimol.runs.tuning import TuningPlan as TuningPlan

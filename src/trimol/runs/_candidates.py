@@ -130,12 +130,12 @@ class RunFolders:
             (series.config(candidate, seed), self._place(series, candidate) / f"seed-{seed}")
             for series, candidate, seed in wanted
         ]
-        found = execute_all(runs, jobs=self.jobs, watch=self.count, together=False)
-        for (config, folder), run in zip(runs, found, strict=True):
+        executed = execute_all(runs, jobs=self.jobs, watch=self.count, together=False)
+        for (config, folder), run in zip(runs, executed, strict=True):
             self.count(config, config.steps)
             if isinstance(run, StoredRun):  # a finished run is never resumed
                 (folder / store.CHECKPOINT).unlink(missing_ok=True)
-        return found
+        return executed
 
     def choose(self, series: Series, candidate: Candidate) -> None:
         """Make a candidate's runs the series's final ones, and no other's."""

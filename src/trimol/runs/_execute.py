@@ -349,8 +349,8 @@ class _Alone:
         train(self.run, steps, watch=lambda _: look(), stop=lambda _: stop())
 
     def measure(self, places: Sequence[int], rho: float) -> Iterator[Measured]:
-        found = assess(self.run, rho=rho)
-        yield found.record, found.errors.direction
+        assessment = assess(self.run, rho=rho)
+        yield assessment.record, assessment.errors.direction
 
     def module(self, place: int) -> nn.Module:
         return self.run.model

@@ -101,13 +101,7 @@ class Journal:
     def finish(
         self, *, model: dict[str, Tensor], direction: Tensor | None, took: dict[str, float]
     ) -> None:
-        """Write the last files.
-
-        Args:
-            model: The parameters at the end.
-            direction: ∇F_S(λ − λ*_ρ) there; None if nothing was measured.
-            took: What it took: seconds, and how many of them to measure.
-        """
+        """Write the last files."""
         self.write_tables()
         record = self.records[-1]
         if not self.config.validation_only:

@@ -54,14 +54,6 @@ def chosen(scores: polars.DataFrame, goals: Goals, objective: str) -> dict[str, 
     images accuracies often are) the one with the lowest validation loss of the objective, where
     that is known; then the earliest.
 
-    Args:
-        scores: One row an epoch.
-        goals: For each objective its metrics, and which way is better.
-        objective: Which one.
-
-    Returns:
-        The row.
-
     Example:
         >>> table = polars.DataFrame({"step": [5, 10, 15], "validation/accuracy": [0.6, 0.8, 0.8]})
         >>> chosen(table, {"a": {"accuracy": "higher"}}, "a")["step"]
@@ -85,15 +77,6 @@ def jointly(
 
     The rule of the paper's experiments (and of LibMTL): one model for all tasks.
 
-    Args:
-        scores: One row an epoch.
-        goals: For each objective its metrics, and which way is better.
-        baseline: By metric, what the single-task runs reach on validation data. Where one of them
-            is 0 no epoch is better than another.
-
-    Returns:
-        The row; the earliest of equals.
-
     Example:
         >>> goals = {"a": {"accuracy": "higher"}, "b": {"error": "lower"}}
         >>> table = {"step": [5, 10], "validation/accuracy": [0.6, 0.9], "validation/error": [1, 2]}
@@ -111,12 +94,7 @@ def jointly(
 
 
 def standing(columns: Mapping[str, Sequence[float]], metrics: Mapping[str, str]) -> list[float]:
-    """One number a row, larger for the better: see `chosen`.
-
-    Args:
-        columns: For each metric its values.
-        metrics: The metrics, and which way is better.
-    """
+    """One number a row, larger for the better: see `chosen`."""
     scales = {metric: fmean(map(abs, columns[metric])) or 1.0 for metric in metrics}
     if len(scales) == 1:  # nothing to weigh against: the values themselves, not rounded
         scales = dict.fromkeys(scales, 1.0)

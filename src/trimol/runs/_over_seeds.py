@@ -61,8 +61,8 @@ def run_over_seeds(
     for config, path in runs.values():
         count(config, config.steps if (path / store.SUMMARY).exists() else 0)
     executed = execute_all(list(runs.values()), jobs=jobs or cores(), watch=count)
-    found = dict(zip(runs, executed, strict=True))
-    return [[found[config.key] for config in own] for own in each]
+    by_key = dict(zip(runs, executed, strict=True))
+    return [[by_key[config.key] for config in own] for own in each]
 
 
 def table_of(runs: Sequence[StoredRun | Diverged]) -> polars.DataFrame:

@@ -68,26 +68,21 @@ class Unit:
 
 
 def units(runs: Sequence[Job], pending: Sequence[Job]) -> list[Unit]:
-    """Which runs are executed together; in the order of the first of each.
-
-    Args:
-        runs: All that are asked for.
-        pending: Those of them that are not finished.
-    """
+    """Which runs are executed together; in the order of the first of each."""
     alike: dict[str, list[Job]] = {}
     for config, folder in pending:
         alike.setdefault(_kind(config), []).append((config, folder))
-    found = []
+    planned = []
     for kind, jobs in alike.items():
         if _fits(jobs[0][0]):
             home = _home([job for job in runs if _kind(job[0]) == kind])
             going = _interrupted(jobs, home)
             begun = {folder for unit in going for _, folder in unit.jobs}
-            found += going + _new([job for job in jobs if job[1] not in begun], home)
+            planned += going + _new([job for job in jobs if job[1] not in begun], home)
         else:
-            found += [Unit((job,)) for job in jobs]
+            planned += [Unit((job,)) for job in jobs]
     places = {folder: place for place, (_, folder) in enumerate(runs)}
-    return sorted(found, key=lambda unit: min(places.get(f, len(runs)) for _, f in unit.jobs))
+    return sorted(planned, key=lambda unit: min(places.get(f, len(runs)) for _, f in unit.jobs))
 
 
 def execute_together(unit: Unit, watch: Watch | None) -> dict[Path, Diverged]:

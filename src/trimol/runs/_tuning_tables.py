@@ -47,14 +47,7 @@ class Judged:
 
 
 def judged(run: StoredRun, series: Series, baseline: Values | None = None) -> Judged:
-    """A run at the epochs that validation data choose.
-
-    Args:
-        run: The run.
-        series: Whose it is.
-        baseline: What single-task learning reaches on validation data, by metric: the one epoch
-            that is best for all is judged against it.
-    """
+    """A run at the epochs that validation data choose."""
     rows = {
         metric: row
         for objective, metrics in series.goals.items()
@@ -71,9 +64,9 @@ def judged(run: StoredRun, series: Series, baseline: Values | None = None) -> Ju
     )
 
 
-def means(found: Iterable[Judged]) -> Judged:
+def means(each: Iterable[Judged]) -> Judged:
     """The means over runs of what each of them has (a single-task run has its own metrics only)."""
-    runs = list(found)
+    runs = list(each)
     return Judged(
         validation=_mean([run.validation for run in runs]),
         test=_mean([run.test for run in runs]),
@@ -89,16 +82,8 @@ def of_seeds(
     baseline: Judged,
     others: Mapping[str, Mapping[str, float]],
 ) -> polars.DataFrame:
-    """One row per method, seed and metric, the drops ΔA included.
-
-    Args:
-        compared: The methods.
-        runs: Their final runs, by label.
-        reference: The label of the method that ΔA_st is against.
-        baseline: The means of single-task learning.
-        others: Other single-task results on test data, by name and metric.
-    """
-    found = {
+    """One row per method, seed and metric, the drops ΔA included."""
+    by_seed = {
         series.label: {
             run.config.seed: judged(run, series, baseline.validation) for run in runs[series.label]
         }
@@ -106,13 +91,13 @@ def of_seeds(
     }
     alone = {AGAINST_ALONE: baseline.test}
     alone |= {f"{AGAINST_ALONE} ({name})": dict(values) for name, values in others.items()}
-    level = means(found[reference].values())
+    level = means(by_seed[reference].values())
     against = {name: (values, values) for name, values in alone.items()}
     against[AGAINST_REFERENCE] = level.test, level.joint
     rows = [
         row
         for series in compared
-        for seed, run in found[series.label].items()
+        for seed, run in by_seed[series.label].items()
         for row in _rows(series.label, seed, run, series.goals, against)
     ]
     return polars.DataFrame(rows, schema=_SCHEMA, orient="row")
@@ -133,13 +118,7 @@ def of_alone(all_series: Sequence[Series], runs: Runs) -> polars.DataFrame:
 def over_training(
     all_series: Sequence[Series], runs: Runs, what: Literal["metrics", "scores"]
 ) -> polars.DataFrame:
-    """The records or the scores of all runs, with ``method``, ``seed`` and ``epoch``.
-
-    Args:
-        all_series: Whose runs.
-        runs: By label.
-        what: Records are taken before the step from x_t, so that the first are of epoch 0.
-    """
+    """The records or the scores of all runs, with ``method``, ``seed`` and ``epoch``."""
     tables: list[polars.DataFrame] = [
         getattr(run, what).select(
             polars.lit(series.label).alias("method"),

@@ -183,11 +183,6 @@ def steps_per_epoch(
 ) -> int:
     """The steps in which a task's data (of several sets, the longest) are passed through once.
 
-    Args:
-        task: A task's name, or ``path/to/file.py:Class``.
-        batch_size: Samples a step; where a task has one data set per objective, of each.
-        task_options: Keyword arguments of the task's constructor.
-
     Example:
         >>> steps_per_epoch("quadratic", 5, {"samples": 20})
         4

@@ -19,12 +19,7 @@ LEVEL = 0.95
 def interval(values: Sequence[float], level: float = LEVEL) -> float | None:
     r"""Half the width of the confidence interval of the mean: t_{n−1} s/√n, of Student's t.
 
-    Args:
-        values: One number a seed.
-        level: How often the interval holds the true mean, for values with a normal law.
-
-    Returns:
-        The half width; None for a single value, which says nothing about its spread.
+    One value says nothing about its spread: None.
 
     Example:
         >>> round(interval([1.0, 2.0, 3.0]), 4)  # 4.3027 · 1/√3
@@ -55,9 +50,6 @@ def quantile(freedom: int, level: float = LEVEL) -> float:
 def p_value(differences: Sequence[float]) -> float | None:
     """The chance of so large a mean if the truth were 0: the paired t test, two-sided.
 
-    Args:
-        differences: One a seed, between two runs with the same start and samples.
-
     Example:
         >>> round(p_value([1.0, 2.0, 3.0]), 4)
         0.0742
@@ -78,9 +70,6 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
     With 20 comparisons of methods that do not differ, one in about two tables would show a
     difference at 5 %. Those that stay below 5 % after this do so in one table in twenty at most.
-
-    Args:
-        p_values: One a comparison; None is passed through and does not count.
 
     Example:
         >>> holm([0.01, 0.5, None, 0.02])
@@ -166,20 +155,15 @@ def fraction(events: NDArray[np.bool_]) -> Interval:
     events = np.asarray(events, dtype=bool)
     if not len(events):
         raise BadValue("events must not be empty")
-    found = stats.binomtest(int(events.sum()), len(events)).proportion_ci(LEVEL, method="wilson")
-    return Interval(float(events.mean()), float(found.low), float(found.high), len(events))
+    ends = stats.binomtest(int(events.sum()), len(events)).proportion_ci(LEVEL, method="wilson")
+    return Interval(float(events.mean()), float(ends.low), float(ends.high), len(events))
 
 
 def slope(x: Array, y: Array, *, resamples: int = 2000, seed: int = 0) -> Interval:
     """The power p of y ∝ x^p: least squares in the logarithms of the means over units.
 
-    The interval is a bootstrap over units, which keeps each unit's whole curve together.
-
-    Args:
-        x: K positive numbers.
-        y: Units × K; the means over units must be positive.
-        resamples: Of the bootstrap.
-        seed: Of the bootstrap.
+    y is units × K for K numbers x. The interval is a bootstrap over units, which keeps each unit's
+    whole curve together.
 
     Example:
         >>> x = np.array([1.0, 2.0, 4.0])

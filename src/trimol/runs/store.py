@@ -120,10 +120,6 @@ def find(folder: Path | str) -> list[StoredRun]:
 def load(folder: Path | str, config: RunConfig | None = None) -> StoredRun:
     """The run of one folder.
 
-    Args:
-        folder: The folder.
-        config: Its configuration, where that has been read.
-
     Raises:
         StoreError: There is none, or one of its files is damaged, which is named.
     """

@@ -100,13 +100,6 @@ def row(
 def save(study: Study, folder: Path | str) -> Study:
     """Write a study's tables and ``study.json`` into a folder (figures are there already).
 
-    Args:
-        study: What to save.
-        folder: Where to; made if missing.
-
-    Returns:
-        The study, with its folder and the time.
-
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> study = Study("toy", "A toy", rows=[row("static", "R_opt", [1.0])])
@@ -133,11 +126,7 @@ def save(study: Study, folder: Path | str) -> Study:
 
 
 def load(folder: Path | str) -> Study:
-    """A study that was saved.
-
-    Args:
-        folder: The folder that holds its ``study.json``.
-    """
+    """A study that was saved."""
     folder = Path(folder)
     path = folder / FILE
     if not path.is_file():
@@ -176,13 +165,6 @@ def part(
 
     A part is keyed by all that decides it. It has one file per table, and a list of them that is
     written last: without the list, there is no part.
-
-    Args:
-        folder: Where parts are kept.
-        name: What the part is, for people who look into the folder.
-        settings: All that decides the result (what JSON can hold), the version of the program
-            included.
-        compute: Makes the tables, by name.
     """
     stem, folder = part_name(name, settings), Path(folder)
     done = folder / f"{stem}.json"
@@ -203,12 +185,12 @@ def part_name(name: str, settings: Mapping[str, Any]) -> str:
     return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def _plain(found: Row) -> Row:
+def _plain(own: Row) -> Row:
     """A row that JSON can hold: NaN and inf, which it cannot, become null."""
-    missing = [name for name in COLUMNS if name not in found]
+    missing = [name for name in COLUMNS if name not in own]
     if missing:
-        raise BadValue(f"a row must have {', '.join(missing)}, found only {sorted(found)}")
-    return {name: _number(value) for name, value in found.items()}
+        raise BadValue(f"a row must have {', '.join(missing)}, found only {sorted(own)}")
+    return {name: _number(value) for name, value in own.items()}
 
 
 def _number(value: Any) -> Any:

@@ -170,10 +170,10 @@ def compare_tuned(
     planned = _Work(plan, path, jobs or cores(), watch)  # needs the data: before any folder
     make_folder(path)
     with locked(path):
-        found = planned.outcome()
-        write_table(path / "seeds.parquet", found.seeds)
-        write_table(path / "tuning.parquet", found.tuning)
-    return found
+        outcome = planned.outcome()
+        write_table(path / "seeds.parquet", outcome.seeds)
+        write_table(path / "tuning.parquet", outcome.tuning)
+    return outcome
 
 
 class _Work:
@@ -268,8 +268,10 @@ class _Work:
         first = range(self.plan.tuning_seeds)
         all_series = [*self.alone, *self.compared]
         wanted: list[Wanted] = [(e, c, s) for e in all_series for c in e.candidates for s in first]
-        found = iter(self.folders.execute(wanted))
-        return {e.label: [[next(found) for _ in first] for _ in e.candidates] for e in all_series}
+        executed = iter(self.folders.execute(wanted))
+        return {
+            e.label: [[next(executed) for _ in first] for _ in e.candidates] for e in all_series
+        }
 
     def _choose(self, series: Series, tried: Tried, baseline: Judged | None) -> None:
         """The candidate that is best on validation data; the first of equals."""
@@ -360,12 +362,12 @@ def _edges(candidate: Candidate, candidates: Sequence[Candidate]) -> list[str]:
     >>> _edges(Candidate(0.1, {"gamma": 1.0}), [Candidate(lr, {"gamma": 1.0}) for lr in (0.1, 1)])
     ['lr']
     """
-    found = []
+    at_edge = []
     for name, value in candidate.numbers.items():
         tried = {c.numbers[name] for c in candidates if _is_number(c.numbers.get(name))}
         if len(tried) > 1 and _is_number(value) and value in (min(tried), max(tried)):
-            found.append(name)
-    return found
+            at_edge.append(name)
+    return at_edge
 
 
 def _is_number(value: Any) -> bool:
