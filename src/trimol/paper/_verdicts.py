@@ -13,7 +13,7 @@ import numpy as np
 import polars
 
 from trimol._failures import BadValue
-from trimol.runs.statistics import LEVEL, Interval, fraction, interval, mean
+from trimol.runs.statistics import LEVEL, Interval, fraction, interval, mean, quantile
 
 Verdict = Literal["holds", "does not hold", "inconclusive", "not tested"]
 
@@ -34,6 +34,7 @@ class Finding:
 
 
 Statistic = Callable[..., Finding]
+Rows = dict[str, Any]  # which rows: values by column, as `choose` takes them
 _STATISTICS: dict[str, Statistic] = {}
 
 
@@ -109,18 +110,18 @@ def change(
 ) -> Finding:
     """Whether y rises (falls) from the smallest x to the largest, unit by unit."""
     at, values = _wide(table, x, y, unit)
-    found = mean(values[:, -1] - values[:, 0])
-    verdict = above(found, 0) if direction == "rises" else below(found, 0)
-    return Finding(found, verdict, f"change of {y} from {x} = {at[0]:g} to {at[-1]:g}")
+    rise = mean(values[:, -1] - values[:, 0])
+    verdict = above(rise, 0) if direction == "rises" else below(rise, 0)
+    return Finding(rise, verdict, f"change of {y} from {x} = {at[0]:g} to {at[-1]:g}")
 
 
 @statistic
 def flat(table: polars.DataFrame, *, x: str, y: str, unit: str, tolerance: float) -> Finding:
     """Whether y changes by less than a fraction of its mean from the smallest x to the largest."""
     at, values = _wide(table, x, y, unit)
-    found = mean((values[:, -1] - values[:, 0]) / values.mean())
+    rise = mean((values[:, -1] - values[:, 0]) / values.mean())
     words = f"change of {y} from {x} = {at[0]:g} to {at[-1]:g}, relative to its mean"
-    return Finding(found, within(found, tolerance), f"{words} (little: up to {tolerance:g})")
+    return Finding(rise, within(rise, tolerance), f"{words} (little: up to {tolerance:g})")
 
 
 @statistic
@@ -143,11 +144,11 @@ def small_while_large(
     """Whether, at the smallest x, one error is a small fraction of its largest, the other not."""
     at, values = _wide(table, x, small, unit)
     _, others = _wide(table, x, large, unit)
-    found = mean(values[:, 0] / values.mean(0).max())
+    one = mean(values[:, 0] / values.mean(0).max())
     other = mean(others[:, 0] / others.mean(0).max())
-    verdict = all_of(below(found, fraction), above(other, 1 - fraction))
+    verdict = all_of(below(one, fraction), above(other, 1 - fraction))
     words = f"{small} at {x} = {at[0]:g}, as a fraction of its largest ({large}: {other})"
-    return Finding(found, verdict, words)
+    return Finding(one, verdict, words)
 
 
 @statistic
@@ -164,147 +165,105 @@ def share(
     """
     if (at_least is None) == (at_most is None):
         raise BadValue("share needs one of at_least and at_most")
-    found = fraction(_event(table, event))
-    most = float(at_most or 0)
-    verdict = below(found, most) if at_least is None else above(found, at_least)
-    return Finding(found, verdict, f"fraction of runs with {_said(event)}")
+    rate = fraction(_event(table, event))
+    verdict = below(rate, at_most or 0.0) if at_least is None else above(rate, at_least)
+    said = event.replace("<", " < ")
+    return Finding(rate, verdict, f"fraction of runs with {said}")
 
 
 @statistic
-def less(
-    table: polars.DataFrame,
-    *,
-    metric: str,
-    unit: str,
-    first: dict[str, Any],
-    second: dict[str, Any],
-    called: str = "",
-) -> Finding:
+def less(table: polars.DataFrame, *, called: str = "", **pair: Any) -> Finding:
     """Whether a number is less in the first rows than in the second, unit by unit (paired)."""
-    one, two = (_units(choose(table, rows), metric, unit) for rows in (first, second))
-    words = f"{called or metric}: {_rows(first)} minus {_rows(second)}"
-    shared = [key for key in sorted(set(one) & set(two)) if None not in (one[key], two[key])]
-    if len(shared) < len(set(one) | set(two)):  # what never happened has no time to compare
+    one, two = _both(table, **pair)
+    words = _minus(called, **pair)
+    shared = [key for key in one.keys() & two.keys() if None not in (one[key], two[key])]
+    if len(shared) < len(one.keys() | two.keys()):  # what never happened has no time to compare
         nothing = Interval(np.nan, -np.inf, np.inf, len(shared))
         return Finding(nothing, "inconclusive", f"{words} (did not happen in every run)")
-    found = mean(np.array([one[key] - two[key] for key in shared]))
-    return Finding(found, below(found, 0), words)
+    apart = _difference(one, two)
+    return Finding(apart, below(apart, 0), words)
 
 
 @statistic
 def not_worse_anywhere(
-    table: polars.DataFrame,
-    *,
-    metric: str,
-    unit: str,
-    first: dict[str, Any],
-    second: dict[str, Any],
-    by: str,
-    margin: float,
-    called: str = "",
+    table: polars.DataFrame, *, by: str, margin: float, called: str = "", **pair: Any
 ) -> Finding:
     """Whether the first is lower, or higher by less than a margin, in every group of rows.
 
     Each group is looked at with its own 95 % interval: all have to agree, so that looking at many
     makes it harder to pass, not easier. Shows the worst.
     """
-    found = _groups(table, metric, unit, first, second, by)
-    verdict = all_of(*(below(each, margin) for each in found.values()))
-    worst = max(found, key=lambda name: found[name].high)
-    words = f"largest {called or metric}: {_rows(first)} minus {_rows(second)} ({worst})"
-    return Finding(found[worst], verdict, f"{words} (on par: up to {margin:g})")
+    apart = {name: _difference(*_both(group, **pair)) for name, group in _groups(table, by)}
+    verdict = all_of(*(below(each, margin) for each in apart.values()))
+    worst = max(apart, key=lambda name: apart[name].high)
+    words = f"largest {_minus(called, **pair)} ({worst}) (on par: up to {margin:g})"
+    return Finding(apart[worst], verdict, words)
 
 
 @statistic
-def less_somewhere(
-    table: polars.DataFrame,
-    *,
-    metric: str,
-    unit: str,
-    first: dict[str, Any],
-    second: dict[str, Any],
-    by: str,
-    called: str = "",
-) -> Finding:
+def less_somewhere(table: polars.DataFrame, *, by: str, called: str = "", **pair: Any) -> Finding:
     """Whether the first is lower in one group of rows at least.
 
     One is enough, so that looking at many makes it easier to pass: intervals are Bonferroni's,
     wider by as many groups as there are. Shows the best.
     """
-    number = len(table[by].unique())
-    found = _groups(table, metric, unit, first, second, by, level=1 - (1 - LEVEL) / number)
-    verdict = any_of(*(below(each, 0) for each in found.values()))
-    best = min(found, key=lambda name: found[name].high)
-    words = f"least {called or metric}: {_rows(first)} minus {_rows(second)} ({best})"
-    return Finding(found[best], verdict, f"{words} (interval widened for {number} looked at)")
+    groups = _groups(table, by)
+    level = 1 - (1 - LEVEL) / len(groups)
+    apart = {name: _difference(*_both(group, **pair), level) for name, group in groups}
+    verdict = any_of(*(below(each, 0) for each in apart.values()))
+    best = min(apart, key=lambda name: apart[name].high)
+    words = f"least {_minus(called, **pair)} ({best})"
+    return Finding(apart[best], verdict, f"{words} (interval widened for {len(groups)} looked at)")
 
 
 @statistic
-def least(
-    table: polars.DataFrame, *, metric: str, unit: str, first: str, among: str, called: str = ""
-) -> Finding:
+def least(table: polars.DataFrame, *, called: str = "", **one: Any) -> Finding:
     """Whether one of several (methods) has a lower number than every other, unit by unit.
 
     Shows the difference from the other that it has the hardest time with.
     """
-    found = _rivals(table, metric, unit, first, among)
-    verdict = all_of(*(below(each, 0) for each in found.values()))
-    rival = max(found, key=lambda name: found[name].high)
-    words = f"{called or metric}: {first} minus {rival}, its strongest rival"
-    return Finding(found[rival], verdict, words)
+    apart = _from_others(table, **one)
+    verdict = all_of(*(below(each, 0) for each in apart.values()))
+    hardest = max(apart, key=lambda name: apart[name].high)
+    words = f"{called or one['metric']}: {one['first']} minus {hardest}, its strongest rival"
+    return Finding(apart[hardest], verdict, words)
 
 
 @statistic
-def least_on_most(
-    table: polars.DataFrame,
-    *,
-    metric: str,
-    unit: str,
-    first: str,
-    among: str,
-    by: str,
-    called: str = "",
-) -> Finding:
+def least_on_most(table: polars.DataFrame, *, by: str, called: str = "", **one: Any) -> Finding:
     """Whether one of several (methods) has the lowest number in most groups of rows.
 
     Counts the groups where it is lower than every other by the whole interval. The upper end counts
     also those that are undecided.
     """
     verdicts = [
-        all_of(*(below(each, 0) for each in _rivals(group, metric, unit, first, among).values()))
-        for _, group in table.group_by(by, maintain_order=True)
+        all_of(*(below(each, 0) for each in _from_others(group, **one).values()))
+        for _, group in _groups(table, by)
     ]
     total = len(verdicts)
     sure, lost = verdicts.count("holds"), verdicts.count("does not hold")
-    found = Interval(sure, sure, total - lost, total)
-    words = f"of {total}, how many where {first} has the lowest {called or metric}"
-    return Finding(found, above(found, total // 2 + 0.5), f"{words} (upper end: if undecided, too)")
+    number = Interval(sure, sure, total - lost, total)
+    words = f"of {total}, how many where {one['first']} has the lowest {called or one['metric']}"
+    words = f"{words} (upper end: if undecided, too)"
+    return Finding(number, above(number, total // 2 + 0.5), words)
 
 
 @statistic
 def average(table: polars.DataFrame, *, metric: str, unit: str, at_least: float) -> Finding:
     """Whether a number is above a threshold, on average over the rows of each unit."""
-    found = mean(np.array(list(_units(table, metric, unit).values())))
-    return Finding(found, above(found, at_least), f"mean of {metric} (enough: above {at_least:g})")
+    level = mean(np.array(list(_units(table, metric, unit).values())))
+    return Finding(level, above(level, at_least), f"mean of {metric} (enough: above {at_least:g})")
 
 
 @statistic
-def same(
-    table: polars.DataFrame,
-    *,
-    metric: str,
-    unit: str,
-    first: dict[str, Any],
-    second: dict[str, Any],
-    tolerance: float,
-) -> Finding:
+def same(table: polars.DataFrame, *, tolerance: float, **pair: Any) -> Finding:
     """Whether two choices of rows give the same number in every unit, up to a tolerance."""
-    one, two = (_units(choose(table, rows), metric, unit) for rows in (first, second))
-    apart = np.array([abs(one[key] - two[key]) for key in sorted(set(one) & set(two))])
-    largest = float(apart.max())
-    found = Interval(largest, largest, largest, len(apart))
-    words = f"largest difference of {metric} between {_rows(first)} and {_rows(second)}"
-    return Finding(found, within(found, tolerance), words)
+    one, two = _both(table, **pair)
+    apart = [abs(one[key] - two[key]) for key in one.keys() & two.keys()]
+    between = " and ".join(_rows(pair[which]) for which in ("first", "second"))
+    words = f"largest difference of {pair['metric']} between {between}"
+    largest = _exactly(max(apart), len(apart))
+    return Finding(largest, within(largest, tolerance), words)
 
 
 @statistic
@@ -313,35 +272,41 @@ def exponent(table: polars.DataFrame, *, slack: float = 0.1) -> Finding:
 
     Up to a fraction ``slack`` of it: a rate is about T → ∞, and T is finite.
     """
-    line = _only(table)
-    found = Interval(line["exponent"], line["low"], line["high"], line["n"])
+    if table.height != 1:
+        raise BadValue(f"exponent needs one row, found {table.height}")
+    line = table.to_dicts()[0]
+    fitted = Interval(line["exponent"], line["low"], line["high"], line["n"])
     promised = f"promised: at least {line['promised']:g}, and {slack:.0%} less is let pass"
     words = f"exponent of {line['error']} in {line['in']} ({promised})"
-    return Finding(found, above(found, (1 - slack) * line["promised"]), words)
+    return Finding(fitted, above(fitted, (1 - slack) * line["promised"]), words)
 
 
 @statistic
-def bounded(
-    table: polars.DataFrame, *, measured: str = "measured", bound: str = "bound"
-) -> Finding:
+def bounded(table: polars.DataFrame) -> Finding:
     """Whether no measured value exceeds its bound."""
-    known = table.drop_nulls(bound)
-    ratio = (known[measured] / known[bound]).to_numpy()
-    found = Interval(float(ratio.max()), float(ratio.min()), float(ratio.max()), len(ratio))
-    verdict: Verdict = "holds" if found.estimate <= 1 else "does not hold"
-    return Finding(found, verdict, "largest measured / bound (interval: smallest to largest)")
+    known = table.drop_nulls("bound")
+    ratio = (known["measured"] / known["bound"]).to_numpy()
+    least, most = float(ratio.min()), float(ratio.max())
+    words = "largest measured / bound (interval: smallest to largest)"
+    verdict: Verdict = "holds" if most <= 1 else "does not hold"
+    return Finding(Interval(most, least, most, len(ratio)), verdict, words)
 
 
 @statistic
-def bounded_below(
-    table: polars.DataFrame, *, measured: str = "measured", error: str = "error", bound: str
-) -> Finding:
-    """Whether no measured value, within its standard error, is under its lower bound."""
-    ratio = (table[measured] / table[bound]).to_numpy()
-    half = 1.96 * (table[error] / table[bound]).to_numpy()
-    at = int((ratio - half).argmin())
-    found = Interval(ratio[at], ratio[at] - half[at], ratio[at] + half[at], len(ratio))
-    return Finding(found, above(found, 1), "least measured / lower bound")
+def bounded_below(table: polars.DataFrame, *, bound: str) -> Finding:
+    """Whether no measured value, a mean of runs with its error, is under its lower bound."""
+    ratios = [
+        Interval(mean, mean - half, mean + half, table.height)
+        for mean, half in (
+            (
+                line["measured"] / line[bound],
+                quantile(line["runs"] - 1) * line["error"] / line[bound],
+            )
+            for line in table.to_dicts()
+        )
+    ]
+    least = min(ratios, key=lambda each: each.low)
+    return Finding(least, above(least, 1), "least measured / lower bound")
 
 
 @statistic
@@ -351,16 +316,15 @@ def as_printed(table: polars.DataFrame, *, digits: int = 6) -> Finding:
     if not known.height:
         raise BadValue("as_printed needs rows with a number of the paper, found none")
     apart = (known["mean"] - known["paper"]).abs().to_numpy()
-    largest = float(apart.max())
-    verdict: Verdict = "holds" if largest < 10.0**-digits else "does not hold"
-    words = "largest difference from a printed number"
-    return Finding(Interval(largest, largest, largest, len(apart)), verdict, words)
+    largest = _exactly(float(apart.max()), len(apart))
+    verdict: Verdict = "holds" if largest.estimate < 10.0**-digits else "does not hold"
+    return Finding(largest, verdict, "largest difference from a printed number")
 
 
 # --- choosing rows --------------------------------------------------------------------------------
 
 
-def choose(table: polars.DataFrame, rows: dict[str, Any]) -> polars.DataFrame:
+def choose(table: polars.DataFrame, rows: Rows) -> polars.DataFrame:
     """The rows with these values; a list allows several, ``"null"`` is no value.
 
     >>> choose(polars.DataFrame({"a": [1, 2, None]}), {"a": [1, 2]}).height
@@ -398,28 +362,19 @@ def _units(table: polars.DataFrame, metric: str, unit: str) -> dict[Any, float]:
     return dict(table.group_by(unit).agg(column.mean()).iter_rows())
 
 
-def _groups(
-    table: polars.DataFrame,
-    metric: str,
-    unit: str,
-    first: dict[str, Any],
-    second: dict[str, Any],
-    by: str,
-    level: float = LEVEL,
-) -> dict[str, Interval]:
-    """First minus second, unit by unit, in each group of rows."""
-    return {
-        str(name): _difference(
-            _units(choose(group, first), metric, unit),
-            _units(choose(group, second), metric, unit),
-            level,
-        )
-        for (name,), group in table.group_by([by], maintain_order=True)
-    }
+def _groups(table: polars.DataFrame, by: str) -> list[tuple[str, polars.DataFrame]]:
+    return [(str(name), group) for (name,), group in table.group_by([by], maintain_order=True)]
 
 
-def _rivals(
-    table: polars.DataFrame, metric: str, unit: str, first: str, among: str
+def _both(
+    table: polars.DataFrame, *, metric: str, unit: str, first: Rows, second: Rows
+) -> tuple[dict[Any, float], dict[Any, float]]:
+    """A metric of each unit, in two choices of rows."""
+    return _units(choose(table, first), metric, unit), _units(choose(table, second), metric, unit)
+
+
+def _from_others(
+    table: polars.DataFrame, *, metric: str, unit: str, first: str, among: str
 ) -> dict[str, Interval]:
     """One minus each of the others, unit by unit."""
     own = _units(choose(table, {among: first}), metric, unit)
@@ -435,14 +390,23 @@ def _rivals(
 def _difference(
     one: Mapping[Any, float], two: Mapping[Any, float], level: float = LEVEL
 ) -> Interval:
-    """The mean difference of the units that both have."""
-    apart = [one[key] - two[key] for key in sorted(set(one) & set(two))]
+    """The mean difference of the units that both have: what units have in common cancels."""
+    apart = [one[key] - two[key] for key in sorted(one.keys() & two.keys())]
     if not apart:
         raise BadValue("differences need units that both have, found none")
     half = interval(apart, level)
     centre = float(np.mean(apart))
     wide = np.inf if half is None else half
     return Interval(centre, centre - wide, centre + wide, len(apart))
+
+
+def _exactly(number: float, units: int) -> Interval:
+    """A number that has no spread."""
+    return Interval(number, number, number, units)
+
+
+def _minus(called: str, *, metric: str, first: Rows, second: Rows, unit: str) -> str:
+    return f"{called or metric}: {_rows(first)} minus {_rows(second)}"
 
 
 def _event(table: polars.DataFrame, event: str) -> Any:
@@ -452,15 +416,5 @@ def _event(table: polars.DataFrame, event: str) -> Any:
     return table[column].is_not_null().to_numpy()
 
 
-def _said(event: str) -> str:
-    return event.replace("<", " < ")
-
-
-def _rows(rows: dict[str, Any]) -> str:
+def _rows(rows: Rows) -> str:
     return ", ".join(f"{name} = {value}" for name, value in rows.items())
-
-
-def _only(table: polars.DataFrame) -> dict[str, Any]:
-    if table.height != 1:
-        raise BadValue(f"exponent needs one row, found {table.height}")
-    return table.to_dicts()[0]

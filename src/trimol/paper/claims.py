@@ -55,12 +55,12 @@ def ledger(folder: Path | None = None) -> list[Claim]:
     'toy-mgda-arrives'
     """
     files = sorted((folder or Path(__file__).parent).glob("claims*.toml"))
-    found = [claim for file in files for claim in _read(file)]
-    names = [claim.id for claim in found]
+    claims = [claim for file in files for claim in _read(file)]
+    names = [claim.id for claim in claims]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise BadValue(f"ids of claims must differ, found twice: {', '.join(twice)}")
-    return found
+    return claims
 
 
 def judge(claim: Claim, study: Study) -> Finding:
@@ -167,10 +167,9 @@ def _is_quick(study: Study | None) -> bool:
 def _read(file: Path) -> list[Claim]:
     content = tomllib.loads(file.read_text(encoding="utf-8"))
     run = bool(content.get("run", False))
-    found = []
-    for entry in content.get("claim", []):
+    entries = content.get("claim", [])
+    for entry in entries:
         missing = [name for name in _REQUIRED if name not in entry]
         if missing:
             raise BadValue(f"{file.name}: a claim must have {', '.join(missing)}, found {entry}")
-        found.append(Claim(**entry, run=run))
-    return found
+    return [Claim(**entry, run=run) for entry in entries]
