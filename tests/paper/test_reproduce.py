@@ -7,7 +7,7 @@ import polars
 import pytest
 
 from trimol import paper as reproduce
-from trimol.paper import _draw_fig3 as draw_sweeps
+from trimol.paper import _drawing as drawing
 from trimol.paper import _studies as registry
 from trimol.paper import fig1 as toy
 from trimol.paper import fig2 as rates
@@ -50,7 +50,7 @@ def test_a_study_writes_what_it_promises(name, tmp_path):
 
 def test_studies_share_their_parts(tmp_path, monkeypatch):
     reproduce.run("fig1", tmp_path, quick=True)
-    monkeypatch.setattr("trimol.paper._synthetic.toy_runs.simulate", None)  # would fail if called
+    monkeypatch.setattr("trimol.paper._toy_runs.simulate", None)  # would fail if called
     assert reproduce.run("fig7", tmp_path, quick=True).rows
 
 
@@ -79,10 +79,10 @@ def test_the_regions_are_where_the_paper_puts_them():
 
 def test_sweeps_show_means_and_intervals_over_data_sets():
     table = polars.DataFrame({"value": [1.0, 1.0, 2.0, 2.0], "R_opt": [1.0, 3.0, 5.0, 5.0]})
-    value, mean, half = draw_sweeps.info(table, "R_opt")
+    value, mean, half = drawing.means(table, "value", "R_opt")
     assert value.tolist() == [1, 2]
     assert mean.tolist() == [2, 5]
-    assert half.tolist() == pytest.approx([1.96, 0])
+    assert half.tolist() == pytest.approx([12.7062, 0])  # t₁ · √2/√2
 
 
 def test_the_users_number_of_seeds_is_taken(tmp_path):

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trimol
-from trimol.paper._synthetic import simulation as synthetic
-from trimol.paper._synthetic.simulation import Arm, conflict, measure, sample_indices, simulate
+from trimol.errors._conflict import conflict_of_sets as conflict
+from trimol.paper import _simulation as synthetic
+from trimol.paper._simulation import Arm, measure, sample_indices, simulate
 from trimol.paper.tasks.toy import Toy
 from trimol.tasks.quadratic import Quadratic
 
@@ -22,7 +23,7 @@ def plain(task, arm, z, start, seed, steps, optimizer, decay):
     kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[optimizer]
     moved = kind([x], lr=arm.lr)
     for step in range(steps + 1):
-        block, row = divmod(step, synthetic._BLOCK)
+        block, row = divmod(step, synthetic.BLOCK)
         if arm.batch is None:
             batches = [z] * method.draws
         else:
@@ -53,8 +54,7 @@ def plain(task, arm, z, start, seed, steps, optimizer, decay):
 )
 def test_a_run_is_what_the_ordinary_loop_gives(arm):
     data = QUADRATIC.draw([0, 1])
-    trace = simulate(QUADRATIC, [arm], data=data, start=QUADRATIC.start, seeds=[5, 6], steps=12,
-                     objectives=3)  # fmt: skip
+    trace = simulate(QUADRATIC, [arm], data=data, start=QUADRATIC.start, seeds=[5, 6], steps=12)
     for trial, seed in enumerate((5, 6)):
         x, weights = plain(QUADRATIC, arm, data[trial], QUADRATIC.start, seed, 12, "sgd", 0.0)
         assert torch.allclose(trace.x[0, 0, trial], x, rtol=1e-10, atol=1e-12)
@@ -65,8 +65,8 @@ def test_adam_with_decay_is_torchs():
     task, arm = Toy(data="drawn"), Arm("modo", 5e-3, {"gamma": 1e-4}, batch=16)
     (z,) = task.data().train
     start = torch.tensor([-10.0, -3.0]).double()
-    trace = simulate(task, [arm], data=z[None], start=start, seeds=[3], steps=30, objectives=2,
-                     optimizer="adam", decay=0.05)  # fmt: skip
+    trace = simulate(task, [arm], data=z[None], start=start, seeds=[3], steps=30,
+                     decay=0.05)  # fmt: skip
     x, weights = plain(task, arm, z, start, 3, 30, "adam", 0.05)
     assert torch.allclose(trace.x[0, 0, 0], x, rtol=1e-10)
     assert torch.allclose(trace.weights[0, 0, 0], weights, rtol=1e-9)
@@ -81,11 +81,11 @@ def test_how_arms_are_batched_changes_nothing():
     ]
     data = QUADRATIC.draw(range(3))
     options = {"data": data, "start": QUADRATIC.start, "seeds": [4, 9, 2], "steps": 20}
-    together = simulate(QUADRATIC, arms, objectives=3, snapshots=[0, 7, 20], **options)
+    together = simulate(QUADRATIC, arms, snapshots=[0, 7, 20], **options)
     for i, arm in enumerate(arms):
-        alone = simulate(QUADRATIC, [arm], objectives=3, snapshots=[0, 7, 20], **options)
+        alone = simulate(QUADRATIC, [arm], snapshots=[0, 7, 20], **options)
         assert torch.allclose(together.x[:, i], alone.x[:, 0], rtol=1e-12, atol=1e-14)
-    one = simulate(QUADRATIC, arms, objectives=3, data=data[1:2], start=QUADRATIC.start, seeds=[9],
+    one = simulate(QUADRATIC, arms, data=data[1:2], start=QUADRATIC.start, seeds=[9],
                    steps=20)  # fmt: skip
     assert torch.allclose(together.x[-1, :, 1], one.x[-1, :, 0], rtol=1e-12, atol=1e-14)
 
@@ -93,7 +93,7 @@ def test_how_arms_are_batched_changes_nothing():
 def test_gamma_zero_is_static_on_the_same_samples():
     arms = [Arm("modo", 0.05, {"gamma": 0.0}, batch=4), Arm("static", 0.05, batch=4)]
     trace = simulate(QUADRATIC, arms, data=QUADRATIC.draw(range(2)), start=QUADRATIC.start,
-                     seeds=range(2), steps=300, objectives=3)  # fmt: skip
+                     seeds=range(2), steps=300)  # fmt: skip
     assert torch.allclose(trace.x[0, 0], trace.x[0, 1], rtol=1e-12)
 
 
@@ -103,7 +103,7 @@ def test_twins_with_the_same_data_stay_together():
     other[0, 0] += 1
     arm = Arm("modo", 0.1, {"gamma": 0.1}, batch=2)
     trace = simulate(QUADRATIC, [arm], data=torch.cat([data, data, other]), start=QUADRATIC.start,
-                     seeds=[1, 1, 1], steps=40, objectives=3)  # fmt: skip
+                     seeds=[1, 1, 1], steps=40)  # fmt: skip
     assert torch.equal(trace.x[0, 0, 0], trace.x[0, 0, 1])
     assert not torch.allclose(trace.x[0, 0, 0], trace.x[0, 0, 2])
 
@@ -111,10 +111,10 @@ def test_twins_with_the_same_data_stay_together():
 def test_snapshots_are_moments_of_one_run():
     arm = Arm("modo", 0.1, {"gamma": 0.1}, batch=2)
     options = {"data": QUADRATIC.draw([0]), "start": QUADRATIC.start, "seeds": [0]}
-    long = simulate(QUADRATIC, [arm], steps=9, objectives=3, snapshots=[9, 0, 4], **options)
+    long = simulate(QUADRATIC, [arm], steps=9, snapshots=[9, 0, 4], **options)
     assert long.steps == (0, 4, 9)
     assert torch.equal(long.x[0, 0, 0], QUADRATIC.start)
-    short = simulate(QUADRATIC, [arm], steps=4, objectives=3, **options)
+    short = simulate(QUADRATIC, [arm], steps=4, **options)
     assert torch.equal(long.x[1], short.x[0])
     assert torch.equal(long.weights[1], short.weights[0])
 
@@ -123,7 +123,7 @@ def test_snapshots_are_moments_of_one_run():
 @settings(deadline=None, max_examples=30)
 def test_samples_are_indices_and_more_of_them_do_not_change_the_first(seed, block, count, size):
     found = sample_indices(seed, block, count, size)
-    assert found.shape == (synthetic._BLOCK, count)
+    assert found.shape == (synthetic.BLOCK, count)
     assert found.min() >= 0
     assert found.max() < size
     assert np.array_equal(sample_indices(seed, block, count + 3, size)[:, :count], found)
@@ -177,7 +177,7 @@ def test_conflict_is_unbiased():
 def test_watch_is_told_the_end():
     seen = []
     simulate(QUADRATIC, [Arm("static", 0.1)], data=QUADRATIC.draw([0]), start=QUADRATIC.start,
-             seeds=[0], steps=3, objectives=3, watch=lambda *now: seen.append(now))  # fmt: skip
+             seeds=[0], steps=3, watch=lambda *now: seen.append(now))  # fmt: skip
     assert seen[-1] == (3, 3)
 
 
@@ -189,18 +189,32 @@ def test_watch_is_told_the_end():
         ({"seeds": [1, 2]}, "seeds must be 1, one a trial, found 2"),
         ({"steps": -1}, "steps must be at least 0, found -1"),
         ({"snapshots": [5]}, "snapshots must be steps from 0 to 3"),
-        ({"optimizer": "adam", "arms": [Arm("static", 0.1), Arm("static", 0.2)]}, "lr must be the"),
     ],
 )
 def test_bad_input_is_one_clear_line(options, message):
     given = {"arms": [Arm("static", 0.1)], "data": QUADRATIC.draw([0]), "seeds": [0], "steps": 3}
-    given |= {"start": QUADRATIC.start, "objectives": 3, **options}
+    given |= {"start": QUADRATIC.start, **options}
     with pytest.raises(ValueError, match=message):
         simulate(QUADRATIC, given.pop("arms"), **given)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_a_stopped_simulation_goes_on_bit_for_bit(tmp_path, monkeypatch, optimizer):
+class WithAdam(Quadratic):
+    def optimizer(self, params, lr):
+        return torch.optim.Adam(params, lr)
+
+
+def test_adam_takes_the_step_size_of_every_arm():
+    task = WithAdam(samples=7)
+    arms = [Arm("static", 0.1, batch=2), Arm("static", 0.2, batch=2)]
+    trace = simulate(task, arms, data=task.draw([0]), start=task.start, seeds=[4], steps=9)
+    for i, arm in enumerate(arms):
+        x, _ = plain(task, arm, task.draw([0])[0], task.start, 4, 9, "adam", 0.0)
+        assert torch.allclose(trace.x[0, i, 0], x, rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", [Quadratic, WithAdam])
+def test_a_stopped_simulation_goes_on_bit_for_bit(tmp_path, monkeypatch, kind):
+    task = kind(samples=7)
     monkeypatch.setattr(synthetic, "KEPT", 10)
     arms = [Arm("mgda", 0.1), *(Arm("modo", 0.1, {"gamma": g}, batch=2) for g in (0.0, 0.1))]
     arms.append(Arm("moco", 0.1, {"beta": 0.5}, batch=2))
@@ -209,25 +223,21 @@ def test_a_stopped_simulation_goes_on_bit_for_bit(tmp_path, monkeypatch, optimiz
         "start": QUADRATIC.start,
         "seeds": [1, 2],
         "steps": 35,
-        "objectives": 3,
         "snapshots": [0, 12, 33],
-        "optimizer": optimizer,
     }
-    whole = simulate(QUADRATIC, arms, **options)
+    whole = simulate(task, arms, **options)
+    kept, draw = tmp_path / "state.pt", synthetic.Blocks.batch
 
-    kept = tmp_path / "state.pt"
-    real_program = synthetic._Program
+    def stopped(self, step):
+        if step == 27:
+            raise KeyboardInterrupt
+        return draw(self, step)
 
-    class Stopped(real_program):
-        def _directions(self, step):
-            if step == 27:
-                raise KeyboardInterrupt
-            return super()._directions(step)
-
-    monkeypatch.setattr(synthetic, "_Program", Stopped)
+    monkeypatch.setattr(synthetic.Blocks, "batch", stopped)
     with pytest.raises(KeyboardInterrupt):
-        simulate(QUADRATIC, arms, kept=kept, **options)
-    monkeypatch.setattr(synthetic, "_Program", real_program)
-    resumed = simulate(QUADRATIC, arms, kept=kept, **options)
+        simulate(task, arms, kept=kept, **options)
+    monkeypatch.setattr(synthetic.Blocks, "batch", draw)
+    assert kept.is_file()
+    resumed = simulate(task, arms, kept=kept, **options)
     assert torch.equal(resumed.x, whole.x)
     assert torch.equal(resumed.weights, whole.weights)

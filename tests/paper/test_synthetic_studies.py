@@ -5,13 +5,13 @@ import polars
 import pytest
 import torch
 
-from trimol.paper._synthetic import sweep_runs as synthetic_sweeps
-from trimol.paper._synthetic import theory_runs as synthetic_theory
-from trimol.paper._synthetic import toy_runs as synthetic_toy
-from trimol.paper._synthetic.simulation import Arm, simulate
-from trimol.paper._synthetic.sweep_runs import Sweep, sweep, sweeps
-from trimol.paper._synthetic.theory_runs import COURSES, below, constants, courses, problem, twins
-from trimol.paper._synthetic.toy_runs import ARMS, toy
+from trimol.paper import _theory_runs as synthetic_theory
+from trimol.paper import _toy_runs as synthetic_toy
+from trimol.paper import fig3 as synthetic_sweeps
+from trimol.paper._simulation import Arm, simulate
+from trimol.paper._theory_runs import COURSES, below, constants, courses, problem, twins
+from trimol.paper._toy_runs import ARMS, toy
+from trimol.paper.fig3 import Sweep, sweep, sweeps
 from trimol.paper.tasks.toy import STARTS, Toy
 
 
@@ -128,7 +128,7 @@ def test_constants_are_true_of_what_a_run_sees():
     known = constants(task, z)
     arm = Arm("modo", 0.4, {"gamma": 0.1}, batch=2)
     trace = simulate(task, [arm], data=z.expand(50, -1, -1), start=task.start, seeds=range(50),
-                     steps=40, objectives=3, snapshots=range(41))  # fmt: skip
+                     steps=40, snapshots=range(41))  # fmt: skip
     gradients = task.jacobian(trace.x[..., None, :], z)
     assert float(gradients.norm(dim=-1).max()) <= known.ell_f
     weights = torch.distributions.Dirichlet(torch.ones(3).double()).sample((200,))

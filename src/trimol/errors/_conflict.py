@@ -76,13 +76,35 @@ def conflict_over_runs(directions: Iterable[Tensor]) -> ConflictOverRuns:
         runs += 1
     if total is None:
         raise BadValue("directions must hold at least one vector, found none")
-    square = float(total.square().sum())
-    return ConflictOverRuns(
-        definition=square / runs**2,
-        mean_square=squares / runs,
-        unbiased=(square - squares) / (runs * (runs - 1)) if runs > 1 else None,
-        runs=runs,
-    )
+    readings = _readings(total, torch.tensor(squares, dtype=torch.float64), runs)
+    return ConflictOverRuns(*(None if each is None else float(each) for each in readings), runs)  # type: ignore[arg-type]
+
+
+def conflict_of_sets(directions: Tensor) -> tuple[Tensor, Tensor]:
+    """The same for many training sets at once: E_ca without bias, and the mean of squares.
+
+    Args:
+        directions: The vectors of every run, ... × runs × d; the leading dimensions are kept.
+
+    Example:
+        >>> import torch
+        >>> conflict_of_sets(torch.tensor([[1.0, 1.0], [1.0, -1.0]]))
+        (tensor(0.), tensor(2.))
+    """
+    runs = directions.shape[-2]
+    squares = directions.square().sum((-2, -1))
+    _, mean_square, unbiased = _readings(directions.sum(-2), squares, runs)
+    if unbiased is None:
+        raise BadValue(f"directions must be of at least 2 runs, found {runs}")
+    return unbiased, mean_square
+
+
+def _readings(total: Tensor, squares: Tensor, runs: int) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The three readings of `ConflictOverRuns`, from Σ v_i (... × d) and Σ ‖v_i‖² (...)."""
+    square = total.square().sum(-1)
+    # ‖Σ v_i‖² has the pairs i = j, whose mean is Var(v) too large: without them there is no bias.
+    unbiased = (square - squares) / (runs * (runs - 1)) if runs > 1 else None
+    return square / runs**2, squares / runs, unbiased
 
 
 def _vector(direction: Tensor, place: int) -> Tensor:

@@ -5,7 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars
+
 from trimol._extras import require
+from trimol.runs.statistics import interval
 
 # Colours that stay apart for readers who do not see all of them (Okabe and Ito).
 COLOURS = {
@@ -70,3 +74,21 @@ def files(name: str) -> list[str]:
     ['fig1.svg', 'fig1.png']
     """
     return [f"{name}.svg", f"{name}.png"]
+
+
+def means(table: polars.DataFrame, x: str, y: str) -> tuple[Any, Any, Any]:
+    """The sorted values of x, the means of y there, and half the widths of their 95 % intervals.
+
+    A single value has no width: 0.
+
+    >>> means(polars.DataFrame({"x": [2, 1, 1], "y": [5.0, 1.0, 3.0]}), "x", "y")[1]
+    array([2., 5.])
+    """
+    groups = [
+        (at, own[y].to_list()) for (at,), own in table.sort(x).group_by([x], maintain_order=True)
+    ]
+    return (
+        np.array([float(at) for at, _ in groups]),
+        np.array([np.mean(values) for _, values in groups]),
+        np.array([interval(values) or 0.0 for _, values in groups]),
+    )

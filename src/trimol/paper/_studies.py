@@ -1,6 +1,10 @@
-"""Studies by name: what ``trimol reproduce NAME`` runs."""
+"""Studies by name: what ``trimol reproduce NAME`` runs. They are listed in ``studies.toml``.
+
+A name and its title are known without torch or polars; what a study needs is imported when it runs.
+"""
 
 import importlib
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,9 +14,9 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 from trimol._failures import BadValue
 
 if TYPE_CHECKING:
-    from trimol.paper._synthetic.simulation import Watch
     from trimol.runs.study import Study
 
+Watch = Callable[[int, int], None]
 Regime = Literal["frozen", "finetune"]
 Budget = Literal["equal", "paper"]
 # What only some studies can be told, and what it may be; the first is what is done otherwise.
@@ -177,6 +181,9 @@ def run(
     Returns:
         The study, as it was saved.
     """
+    from trimol.runs import study as results
+    from trimol.runs._environment import environment
+
     entry = get(name)
     if seeds is not None and seeds < 1:
         raise BadValue(f"seeds must be at least 1, found {seeds}")
@@ -201,8 +208,6 @@ def run(
         with suppress(OSError):  # an empty folder is nothing to go on from; another one stays
             context.folder.rmdir()
         raise
-    from trimol.runs import study as results
-    from trimol.runs._environment import environment
 
     flags = [f"--{flag}" for flag, on in (("quick", quick), ("full", full)) if on]
     flags += [f"--{option} {value}" for option, value in given.items() if value is not None]
@@ -220,86 +225,15 @@ def _home(name: str, regime: str) -> str:
     return name if regime == OPTIONS["regime"][0] else f"{name}-{regime}"
 
 
-_HERE = "trimol.paper"
-for _name, _title, _module, _function in (
-    (
-        "fig1",
-        "Figure 1: trajectories of MGDA, static weighting and MoDo on the toy",
-        "fig1",
-        "fig1",
-    ),
-    ("fig2", "Figure 2: the three-way trade-off, region by region", "fig2", "fig2"),
-    (
-        "fig3",
-        "Figure 3: the three errors of MoDo in the strongly convex case, over T, α and γ",
-        "fig3",
-        "fig3",
-    ),
-    ("fig4", "Figure 4: the errors of MoDo on MNIST over T, α and γ", "fig4", "fig4"),
-    ("fig5", "Figure 5: the toy's runs between the two Pareto fronts", "fig1", "fig5"),
-    ("fig6", "Figure 6: trajectories of MoDo on the toy for four γ", "fig1", "fig6"),
-    ("fig7", "Figure 7: MoDo between the two Pareto fronts for four γ", "fig1", "fig7"),
-    ("table1", "Table 1: rates of the errors, static against dynamic weighting", "fig2", "table1"),
-    ("table2", "Table 2: rates of stochastic methods, generated", "fig2", "table2"),
-    ("table3", "Table 3: MNIST with cross-entropy, MSE and Huber loss", "table3", "table3"),
-    (
-        "table3-beyond",
-        "Beyond Table 3: more methods on MNIST, each tuned on validation images",
-        "table3_beyond",
-        "beyond",
-    ),
-    (
-        "threeway",
-        "The three-way trade-off on MNIST and digits: γ from static weighting to MGDA",
-        "threeway",
-        "threeway",
-    ),
-    ("theory", "Theory against measurement: exponents and bounds", "measured_theory", "theory"),
-):
-    register(_name, _title, f"{_HERE}.{_module}", _function)
-_REGIME, _BUDGET = ("regime", "budget"), ("budget",)
-for _name, _title, _module, _function, _options, _apart in (
-    ("table4", "Table 4: Office-31, three domains", "multitask_tables", "table4", _REGIME, False),
-    ("table5", "Table 5: Office-Home, four domains", "multitask_tables", "table5", _REGIME, False),
-    (
-        "table-appendix-office31",
-        "Appendix: more methods on Office-31",
-        "multitask_tables",
-        "appendix_office31",
-        _REGIME,
-        False,
-    ),
-    (
-        "table-appendix-officehome",
-        "Appendix: more methods on Office-Home",
-        "multitask_tables",
-        "appendix_officehome",
-        _REGIME,
-        False,
-    ),
-    (
-        "scenes",
-        "Generated scenes: segmentation, depth and normals, as Table 6 but without data",
-        "multitask_tables",
-        "scenes",
-        _BUDGET,
-        False,
-    ),
-    # These need data that are fetched apart, and a GPU.
-    ("table6", "Table 6: NYU-v2, three tasks", "multitask_tables", "table6", _BUDGET, True),
-    (
-        "table-appendix-nyuv2",
-        "Appendix: more methods on NYU-v2",
-        "multitask_tables",
-        "appendix_nyuv2",
-        _BUDGET,
-        True,
-    ),
-):
-    register(_name, _title, f"{_HERE}.{_module}", _function, options=_options, apart=_apart)
-register(
-    "claims",
-    "The ledger of claims: what the paper says, and what we measured",
-    f"{_HERE}.claims",
-    "claims",
-)
+for _name, _entry in tomllib.loads(
+    Path(__file__).with_name("studies.toml").read_text(encoding="utf-8")
+).items():
+    _module, _, _function = _entry["run"].partition(":")
+    register(
+        _name,
+        _entry["title"],
+        f"trimol.paper.{_module}",
+        _function,
+        options=_entry.get("options", ()),
+        apart=_entry.get("apart", False),
+    )

@@ -1,12 +1,14 @@
 """Tables 1 and 2 and Figure 2: generated from the theorems' rates, not typed in."""
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars
 
-from trimol.paper._draw_fig2 import draw
-from trimol.paper._drawing import files
+from trimol._extras import require
+from trimol.paper._drawing import NAMES, figure, files
 from trimol.paper._studies import Context, get
 from trimol.runs.study import Row, Study
 from trimol.theory import rates, regions
@@ -33,18 +35,25 @@ _TABLE2 = {
 }
 _BALANCE = {"R_opt": 1 / 10, "E_ca": 1 / 10}  # O(n^-1/10), of the discussion of the trade-off
 _STEP = Fraction(1, 20)
+_COLOURS = {"I": "#E69F00", "II": "#D55E00", "III": "#CC79A7", "IV": "#009E73", None: "#F2F2F2"}
+_WORDS = {
+    "I": "I: optimization suffers",
+    "II": "II: generalization suffers",
+    "III": "III: conflict avoidance suffers",
+    "IV": "IV: all three vanish",
+}
 
 
 def table1(context: Context) -> Study:
     """Static against dynamic weighting: rates and the best population risk."""
-    found = rates.table1()
+    derived = rates.table1()
     rows = [
         _row(
             row.method, "R_pop exponent in n", row.risk,
             _TABLE1[row.case, row.method, row.condition],
             case=row.case, condition=row.condition or None, schedule=str(row.schedule),
         )
-        for row in found
+        for row in derived
     ]  # fmt: skip
     table = polars.DataFrame(
         [
@@ -58,7 +67,7 @@ def table1(context: Context) -> Study:
                 "CA weight distance": str(row.weight_distance),
                 "with": str(row.schedule),
             }
-            for row in found
+            for row in derived
         ]
     )
     notes = [
@@ -110,7 +119,7 @@ def table2(context: Context) -> Study:
 def fig2(context: Context) -> Study:
     """The four regions, at α = Θ(T^-1/2), over the exponents of γ and T."""
     table = region_table()
-    draw(context.folder, "fig2", table)
+    _draw(context.folder, "fig2", table)
     printed = regions.cell(regions.PRINTED_BALANCE)
     rows = [
         _row("modo", f"{error} exponent in n", exponent, _BALANCE.get(error), region="IV",
@@ -153,3 +162,47 @@ def _row(method: str, metric: str, value: Exponent, paper: float | None, **setti
 def _setting(line: dict[str, Any]) -> str:
     condition = f" ({line['condition']})" if line["condition"] else ""
     return f"{line['assumptions']} {line['method']}{condition}"
+
+
+# --- drawing --------------------------------------------------------------------------------------
+
+
+def _draw(folder: Path, name: str, table: polars.DataFrame) -> None:
+    """One large panel of regions, three small ones of exponents."""
+    own, steps = (table[column].unique().sort().to_numpy() for column in ("c", "t"))
+    shape = (len(steps), len(own))
+    with figure(folder, name, figsize=(10.4, 3.2)) as drawn:
+        row = drawn.subplots(1, 4, sharey=True, width_ratios=(1.5, 1, 1, 1))
+        _regions(row[0], own, steps, table["region"].to_numpy().reshape(shape))
+        for axes, error in zip(row[1:], regions.ERRORS, strict=True):
+            values = np.clip(table[error].to_numpy().reshape(shape), -0.5, 0.5)
+            image = axes.pcolormesh(own, steps, values, cmap="RdYlGn", vmin=-0.5, vmax=0.5,
+                                    rasterized=True)  # fmt: skip
+            axes.contour(own, steps, values, [0.0], colors="black", linewidths=0.8)
+            axes.set(title=f"{NAMES[error]}", xlabel=r"$c$ in $\gamma = \Theta(T^{-c})$")
+            _star(axes)
+        bar = drawn.colorbar(image, ax=row[-1], ticks=(-0.5, 0, 0.5))
+        bar.set_label("exponent $e$: bound is $n^{-e}$")
+        bar.ax.set_yticklabels(["≤ −½", "0", "≥ ½"])
+
+
+def _regions(axes: Any, own: Any, steps: Any, names: Any) -> None:
+    kinds = list(_COLOURS)
+    colors = require("matplotlib.colors", extra="report", purpose="drawing figures")
+    codes = np.vectorize(kinds.index)(names)
+    shades = colors.ListedColormap(list(_COLOURS.values()))
+    axes.pcolormesh(own, steps, codes, cmap=shades, vmin=-0.5, vmax=len(kinds) - 0.5,
+                    rasterized=True)  # fmt: skip
+    for kind, words in _WORDS.items():
+        axes.scatter([], [], marker="s", s=60, color=_COLOURS[kind], label=words)
+    axes.legend(loc="lower right", fontsize=7, handletextpad=0.2)
+    axes.set(
+        title=r"regions, $\alpha = \Theta(T^{-1/2})$", xlabel=r"$c$ in $\gamma = \Theta(T^{-c})$"
+    )
+    axes.set_ylabel(r"$t$ in $T = \Theta(n^t)$")
+    _star(axes)
+
+
+def _star(axes: Any) -> None:
+    where = regions.PRINTED_BALANCE
+    axes.plot(float(where.c), float(where.t), "*", color="black", ms=9)

@@ -1,13 +1,15 @@
 """Theory against measurement: exponents beside those promised, values beside bounds."""
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import polars
 
-from trimol.paper._draw_theory import draw
-from trimol.paper._drawing import files
+from trimol.paper._drawing import COLOURS, NAMES, figure, files, means
 from trimol.paper._studies import Context, get
-from trimol.paper._synthetic.theory_runs import COURSES, below, courses, twins
-from trimol.runs.statistics import Interval, slope
+from trimol.paper._theory_runs import COURSES, Course, below, courses, twins
+from trimol.runs.statistics import Interval, quantile, slope
 from trimol.runs.study import Row, Study
 
 STEPS = tuple(2**power for power in range(6, 15))
@@ -41,7 +43,7 @@ def theory(context: Context) -> Study:
         watch=context.watch,
     )
     slopes = slope_table(measured, stability)
-    draw(context.folder, "theory", measured, stability, example, slopes)
+    _draw(context.folder, "theory", measured, stability, example, slopes)
     return Study(
         "theory",
         get("theory").title,
@@ -62,10 +64,10 @@ def slope_table(measured: polars.DataFrame, stability: polars.DataFrame) -> pola
                 chosen = late.filter(
                     polars.col("course") == course.name, polars.col("error") == name
                 )
-                found = _fit(chosen, "T", "dataset")
-                lines.append(_line(course.name, name, "T", found, promised))
-    found = _fit(stability, "n", "pair")
-    lines.append(_line("stability", "eps_F2", "n", found, PROMISED_STABILITY))
+                power = _fit(chosen, "T", "dataset")
+                lines.append(_line(course.name, name, "T", power, promised))
+    power = _fit(stability, "n", "pair")
+    lines.append(_line("stability", "eps_F2", "n", power, PROMISED_STABILITY))
     return polars.DataFrame(lines)
 
 
@@ -76,17 +78,17 @@ def _fit(table: polars.DataFrame, x: str, unit: str) -> Interval:
 
 
 def _line(
-    course: str, error: str, variable: str, found: Interval, promised: float
+    course: str, error: str, variable: str, power: Interval, promised: float
 ) -> dict[str, object]:
     return {
         "course": course,
         "error": error,
         "in": variable,
-        "exponent": -found.estimate,
-        "low": -found.high,
-        "high": -found.low,
+        "exponent": -power.estimate,
+        "low": -power.high,
+        "high": -power.low,
         "promised": promised,
-        "n": found.n,
+        "n": power.n,
     }
 
 
@@ -127,13 +129,13 @@ def _rows(
 
 def _worst(measured: polars.DataFrame, stability: polars.DataFrame) -> dict[str, tuple[float, int]]:
     """How near each error ever comes to its bound, and over how many values."""
-    found = {}
+    worst = {}
     for (error,), group in measured.drop_nulls("bound").group_by("error", maintain_order=True):
         ratios = (group["measured"] / group["bound"]).to_numpy()
-        found[str(error)] = (float(ratios.max()), len(ratios))
+        worst[str(error)] = (float(ratios.max()), len(ratios))
     ratios = (stability["measured"] / stability["bound"]).to_numpy()
-    found["eps_F2"] = (float(ratios.max()), len(ratios))
-    return found
+    worst["eps_F2"] = (float(ratios.max()), len(ratios))
+    return worst
 
 
 def _notes(
@@ -173,3 +175,74 @@ def _notes(
 
 def _verdict(ratio: float) -> str:
     return "No error exceeds its bound:" if ratio <= 1 else "An error exceeds its bound:"
+
+
+# --- drawing --------------------------------------------------------------------------------------
+
+
+def _draw(
+    folder: Path,
+    name: str,
+    measured: polars.DataFrame,
+    stability: polars.DataFrame,
+    example: polars.DataFrame,
+    slopes: polars.DataFrame,
+) -> None:
+    """One panel a course, one for stability, one for the example of the lower bound."""
+    with figure(folder, name, figsize=(12.5, 3.3)) as drawn:
+        row = drawn.subplots(1, len(COURSES) + 2)
+        for axes, course in zip(row, COURSES, strict=False):
+            for error, promised in course.promised.items():
+                chosen = measured.filter(
+                    polars.col("course") == course.name, polars.col("error") == error
+                )
+                _curve(axes, chosen, "T", error, _exponent(slopes, course.name, error), promised)
+            axes.set_xlabel("$T$")
+            axes.set_title(f"for {course.name}\n{_sizes(course)}", fontsize=9)
+        _curve(row[-2], stability, "n", "eps_F2", _exponent(slopes, "stability", "eps_F2"), 2.0)
+        row[-2].set_title("stability\n" + r"$T = n^2$, $\alpha \propto T^{-1/2}$", fontsize=9)
+        row[-2].set_xlabel("$n$")
+        sizes = stability["n"].unique().sort().to_list()
+        row[-2].set_xticks(sizes[::2], [str(size) for size in sizes[::2]])
+        row[-2].set_xticks([], minor=True)
+        _example(row[-1], example)
+        for axes in row:
+            axes.grid(alpha=0.25)
+            axes.legend(fontsize=7)
+
+
+def _curve(
+    axes: Any, table: polars.DataFrame, x: str, error: str, exponent: float, promised: float
+) -> None:
+    at, mean, half = means(table, x, "measured")
+    colour = COLOURS[error]
+    label = f"{NAMES[error]}: ${x}^{{-{exponent:.2f}}}$"
+    axes.errorbar(at, mean, half, color=colour, marker="o", ms=3, lw=1.4, capsize=2, label=label)
+    guide = mean[0] * 1.6 * (at / at[0]) ** -promised
+    axes.plot(at, guide, color=colour, ls="--", lw=1, label=f"promised ${x}^{{-{promised:g}}}$")
+    axes.set(xscale="log", yscale="log")
+
+
+def _example(axes: Any, example: polars.DataFrame) -> None:
+    n = example["n"].to_numpy()
+    half = [quantile(runs - 1) * error for runs, error in example.select("runs", "error").rows()]
+    axes.errorbar(n, example["measured"], half, color="#0072B2", marker="o", ms=3, capsize=2,
+                  lw=1.4, label="measured")  # fmt: skip
+    axes.plot(n, example["bound"], color="black", ls="--", lw=1, label="lower bound, proof")
+    axes.plot(n, example["printed"], color="grey", ls=":", lw=1.2, label="lower bound, printed")
+    axes.set(xscale="log", yscale="log", xlabel="$n$")
+    axes.set_title("lower-bound example\n" + r"$E\|x_T - x'_T\|$", fontsize=9)
+
+
+def _exponent(slopes: polars.DataFrame, course: str, error: str) -> float:
+    fitted = slopes.filter(polars.col("course") == course, polars.col("error") == error)
+    return float(fitted["exponent"][0])
+
+
+def _sizes(course: Course) -> str:
+    parts = []
+    for symbol, (factor, power) in (("α", course.alpha), ("γ", course.gamma), ("ρ", course.rho)):
+        if factor:
+            shown = rf"$\propto T^{{-{power:g}}}$" if power else f"= {factor:g}"
+            parts.append(f"{symbol} {shown}")
+    return ", ".join(parts)

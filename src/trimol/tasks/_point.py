@@ -1,6 +1,12 @@
 """A model that is nothing but a point: for problems that are formulas."""
 
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor, nn
+
+from trimol.tasks.task import Batch, Task
 
 
 class Point(nn.Module):
@@ -17,3 +23,30 @@ class Point(nn.Module):
     def forward(self) -> Tensor:
         """x."""
         return self.x
+
+
+class Formula(Task):
+    """A task whose model is a point x, and whose F and ∇F are known.
+
+    F is linear in the samples z, so that a batch is its mean z. Leading dimensions of x and z are a
+    batch of points.
+    """
+
+    start: Tensor | Sequence[float]
+
+    @abstractmethod
+    def values(self, x: Tensor, z: Tensor) -> Tensor:
+        """F(x) at a mean z, of shape (..., M)."""
+
+    @abstractmethod
+    def jacobian(self, x: Tensor, z: Tensor) -> Tensor:
+        """∇F(x) at a mean z, of shape (..., M, d)."""
+
+    def model(self) -> nn.Module:
+        """The initial point."""
+        return Point(torch.as_tensor(self.start))
+
+    def losses(self, model: nn.Module, batch: Batch) -> Tensor:
+        """F at the batch's mean z."""
+        (z,) = batch
+        return self.values(model(), z.mean(0))

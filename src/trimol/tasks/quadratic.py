@@ -15,19 +15,19 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from trimol import simplex
 from trimol._checks import nonnegative, whole_number
 from trimol._failures import BadValue
-from trimol.tasks._point import Point
+from trimol.tasks._point import Formula
 from trimol.tasks._settings import read_settings
-from trimol.tasks.task import Batch, Data, Settings, Task
+from trimol.tasks.task import Data, Settings
 
 Law = Literal["normal", "uniform"]
 
 
-class Quadratic(Task):
+class Quadratic(Formula):
     r"""M quadratics in d dimensions, pulled apart by b2.
 
     The paper gives M = 3, b1 = (1, 2, 1), b2 = (1, 3, 2); the rest of the defaults is ours. E[z]
@@ -91,15 +91,6 @@ class Quadratic(Task):
         self.objectives = tuple(f"f{m + 1}" for m in range(len(self.b1)))
 
     # --- a task ---------------------------------------------------------------------------------
-
-    def model(self) -> nn.Module:
-        """The initial point."""
-        return Point(self.start)
-
-    def losses(self, model: nn.Module, batch: Batch) -> Tensor:
-        """F at the batch's mean z."""
-        (z,) = batch
-        return self.values(model(), z.mean(0))
 
     def data(self) -> Data:
         """A training set; the test data is the population, which is its mean."""

@@ -7,8 +7,9 @@ make of its seed: the same start, the same samples at every step.
 """
 
 import copy
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn, optim
@@ -18,7 +19,7 @@ from torch.optim import Optimizer
 from trimol import methods
 from trimol._checks import whole_number
 from trimol._failures import BadValue
-from trimol.data._draws import sizes
+from trimol.data import IndependentDraws, sizes
 from trimol.errors import Errors
 from trimol.errors._fulldata import FullData
 from trimol.errors._inputs import check_rho, checked_weights
@@ -26,6 +27,7 @@ from trimol.errors._measure import from_means
 from trimol.gradients._stacked import StackedEvidence, jacobians
 from trimol.gradients.losses import as_vector
 from trimol.tasks import Batch, Data, Task
+from trimol.tasks._point import Formula
 from trimol.training.assessment import batches, evaluating, training
 
 # Optimizers that treat each entry on its own, with a step that is proportional to lr.
@@ -90,43 +92,95 @@ class Neighbours:
         """The samples with these numbers (R × B), for each replica from its own data set."""
         size = len(self.data.train[0])
         own = size + torch.arange(len(self))[:, None]
-        found = torch.where(indices == self.places[:, None], own, indices)
-        return tuple(tensor[found] for tensor in self._all)
+        places = torch.where(indices == self.places[:, None], own, indices)
+        return tuple(tensor[places] for tensor in self._all)
 
 
-class _Shared:
-    """One data set for all replicas."""
+class _Sets:
+    """One data set for all replicas, or one for each, of one size; one object is held once."""
 
-    def __init__(self, data: Data) -> None:
-        self.data = data
-
-    def __getitem__(self, replica: int) -> Data:
-        return self.data
-
-    def batch(self, indices: Tensor) -> Batch:
-        return tuple(tensor[indices] for tensor in self.data.train)
-
-
-class _Each:
-    """A data set for each replica, all of one size."""
-
-    def __init__(self, data: Sequence[Data]) -> None:
-        found = {len(each.train[0]) for each in data}
-        if len(found) > 1:
+    def __init__(self, data: Sequence[Data], replicas: int) -> None:
+        held = {id(each): each for each in data}
+        counts = {len(each.train[0]) for each in held.values()}
+        if len(counts) > 1:
             raise BadValue(
-                f"data must have as many training samples for every replica, found {sorted(found)}"
+                f"data must have as many training samples for every replica, found {sorted(counts)}"
             )
-        self.each = list(data)
+        self.each = [data[0]] * replicas if len(data) == 1 else list(data)
+        self.alike = len(held) == 1
+        if not self.alike:
+            numbers = {key: number for number, key in enumerate(held)}
+            self._own = torch.tensor([numbers[id(each)] for each in data])[:, None]
+            columns = zip(*(each.train for each in held.values()), strict=True)
+            self._stacked = [torch.stack([tensor[:] for tensor in column]) for column in columns]
 
     def __getitem__(self, replica: int) -> Data:
         return self.each[replica]
 
     def batch(self, indices: Tensor) -> Batch:
-        columns = zip(*(data.train for data in self.each), strict=True)
-        return tuple(
-            torch.stack([tensor[own] for tensor, own in zip(column, indices, strict=True)])
-            for column in columns
-        )
+        """The samples with these numbers (R × B), for each replica from its own data set."""
+        if self.alike:
+            return tuple(tensor[indices] for tensor in self.each[0].train)
+        return tuple(tensor[self._own, indices] for tensor in self._stacked)
+
+
+class ReplicaSampler(Protocol):
+    """The samples of a step, for all replicas at once."""
+
+    def batch(self, step: int) -> Batch:
+        """R × B samples, the method's draws one after the other."""
+
+    def budget(self, step: int) -> int:
+        """How many samples a replica takes in this step."""
+
+
+class ReplicaMethod(Protocol):
+    """The weights of R runs, as `trimol.methods.replicated` makes them of one method."""
+
+    @property
+    def weights(self) -> Tensor:
+        """λ, R × M."""
+
+    @property
+    def step(self) -> int:
+        """Steps done."""
+
+    @property
+    def draws(self) -> int:
+        """How many independent batches a step takes."""
+
+    @property
+    def due(self) -> bool:
+        """Whether the next step computes new weights."""
+
+    def direction(self, evidence: Any) -> Any:
+        """New weights, then the direction that x moves against."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that changes from step to step."""
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from a saved state."""
+
+
+class _BySeed:
+    """The samplers of the single runs, one for each seed."""
+
+    def __init__(
+        self,
+        data: _Sets | Neighbours,
+        seeds: Sequence[int],
+        make: Callable[[int], IndependentDraws],
+    ) -> None:
+        self.data, self.seeds = data, list(seeds)
+        self.samplers = {seed: make(seed) for seed in dict.fromkeys(seeds)}
+
+    def batch(self, step: int) -> Batch:
+        drawn = {seed: sampler.indices(step)[0] for seed, sampler in self.samplers.items()}
+        return self.data.batch(torch.stack([drawn[seed] for seed in self.seeds]))
+
+    def budget(self, step: int) -> int:
+        return self.samplers[self.seeds[0]].budget(step)
 
 
 class Replicas:
@@ -134,13 +188,16 @@ class Replicas:
 
     Args:
         task: What to train.
-        method: The method's name.
+        method: The method's name, or the weights of all replicas themselves (`ReplicaMethod`).
         seeds: One for each replica: its start and its samples.
         lr: α, for all or one for each replica (a tensor of R entries).
         hyperparameters: The method's own; a tensor holds one value for each replica
             (`trimol.methods._replicated`).
         batch_size: Samples a step, over all the draws of the method.
         data: Instead of the task's: one for all, one for each replica, or `Neighbours`.
+        sampler: Draws the samples of all replicas at once, instead of the task's samplers, one for
+            each seed; ``batch_size`` is not used then.
+        schedule: What α is multiplied with, by the number of the step; 1 by default.
 
     Attributes:
         params: The parameters, by name, stacked: R × shape.
@@ -154,6 +211,8 @@ class Replicas:
     raise `NotReplicable`, as do tasks with objectives that not every sample has (`Task.counts`) and
     what ``torch.func.vmap`` cannot do. Batch normalisation is fine.
     The optimizer must treat every entry on its own (SGD, Adam and their kin).
+    A task that is a formula (`trimol.tasks.quadratic.Quadratic`) gives its gradients itself: no
+    graph is recorded, and ``diverged`` is about gradients.
 
     Example:
         >>> from trimol.tasks import get
@@ -169,13 +228,15 @@ class Replicas:
     def __init__(
         self,
         task: Task,
-        method: str,
+        method: str | ReplicaMethod,
         *,
         seeds: Sequence[int],
         lr: float | Tensor = 0.1,
         hyperparameters: Mapping[str, Any] | None = None,
         batch_size: int = 64,
         data: Data | Sequence[Data] | Neighbours | None = None,
+        sampler: ReplicaSampler | None = None,
+        schedule: Callable[[int], float] | None = None,
     ) -> None:
         self.task, self.seeds = task, list(seeds)
         if not self.seeds:
@@ -186,24 +247,37 @@ class Replicas:
                 f"task {task.name!r} counts the samples of each objective, of which replicas may "
                 "have different numbers: train its runs one by one"
             )
-        self.method = methods.replicated(
-            method,
-            replicas=len(self.seeds),
-            objectives=len(task.objectives),
-            **(hyperparameters or {}),
+        self.method: ReplicaMethod = (
+            methods.replicated(
+                method,
+                replicas=len(self.seeds),
+                objectives=len(task.objectives),
+                **(hyperparameters or {}),
+            )
+            if isinstance(method, str)
+            else method
         )
-        models = [_fresh(task, seed) for seed in self.seeds]
+        fresh = {seed: _fresh(task, seed) for seed in dict.fromkeys(self.seeds)}
+        models = [fresh[seed] for seed in self.seeds]
         self._lossy = _Lossy(task, models[0].train())
         self.params = _stacked([dict(model.named_parameters()) for model in models])
         self._buffers = _stacked([dict(model.named_buffers()) for model in models])
         self._shared = self._named(task.shared(models[0]))
+        trained = {name: p for name, p in self.params.items() if p.requires_grad}
+        self._weighed = [trained[name] for name in self._shared]
+        self._others = [p for name, p in trained.items() if name not in self._shared]
+        self._trained = [*self._weighed, *self._others]
         self._lr = _step_sizes(lr, len(self.seeds))
         self._optimizer = _optimizer(task, list(self.params.values()), lr)
-        growth, one = methods.growth(method), self.data[0]
-        self._samplers = {
-            seed: task.sampler(one, batch_size, growth=growth, seed=seed)
-            for seed in dict.fromkeys(self.seeds)
-        }
+        self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
+        self._schedule = schedule
+        growth = methods.growth(method) if isinstance(method, str) else 0.0
+        one = self.data[0]
+        self._sampler = sampler or _BySeed(
+            self.data,
+            self.seeds,
+            lambda seed: task.sampler(one, batch_size, growth=growth, seed=seed),
+        )
         self.step = self.samples = 0
         self.diverged = torch.full((len(self.seeds),), -1)
 
@@ -251,13 +325,11 @@ class Replicas:
         """
         check_rho(rho)
         given = self.next_weights() if weights is None else weights
-        found = []
-        for replica, on_train, on_test in self._full():
-            if only is not None and replica not in only:
-                continue
-            own = checked_weights(given[replica])
-            found.append(from_means(on_train, on_test, own, rho))
-        return found
+        return [
+            from_means(on_train, on_test, checked_weights(given[replica]), rho)
+            for replica, on_train, on_test in self._full()
+            if only is None or replica in only
+        ]
 
     def next_weights(self) -> Tensor:
         """λ_{t+1}, R × M, which the next batch gives at the present x; all stays as it was."""
@@ -266,7 +338,7 @@ class Replicas:
         before, diverged = self.method.state_dict(), self.diverged.clone()
         buffers = {name: buffer.clone() for name, buffer in self._buffers.items()}
         with training(self._lossy.model):
-            self.method.direction(StackedEvidence(self._draws(), *self._roles()))
+            self.method.direction(self._evidence())
         weights = self.method.weights
         self.method.load_state_dict(before)
         self.diverged, self._buffers = diverged, buffers
@@ -312,32 +384,49 @@ class Replicas:
         self.diverged = state["diverged"].clone()
 
     def _step(self, watch: Callable[["Replicas"], None] | None) -> None:
-        evidence = StackedEvidence(self._draws(), *self._roles())
+        evidence = self._evidence()
         direction = self.method.direction(evidence)
-        self._assign(direction, evidence.plain)
+        self._assign(direction, evidence.plain if isinstance(evidence, StackedEvidence) else ())
         if watch is not None:
             watch(self)
         self._move()
-        self.samples += self._samplers[self.seeds[0]].budget(self.step)
+        self.samples += self._sampler.budget(self.step)
         self.step += 1
 
-    def _draws(self) -> list[Tensor]:
+    def _evidence(self) -> StackedEvidence | list[Tensor]:
+        """What the method weighs by: a graph of losses, or the gradients of a formula."""
+        batch = self._sampler.batch(self.step)
+        parts = sizes(batch[0].shape[1], self.method.draws if self.method.due else 1)
+        if isinstance(self.task, Formula):
+            rows = self._by_formula(self.task, batch, parts)
+            self._note(rows)
+            return list(rows)
+        draws = self._draws(batch, parts)
+        self._note(torch.stack(draws))
+        return StackedEvidence(draws, self._weighed, self._others)
+
+    def _note(self, numbers: Tensor) -> None:
+        """Remember which replicas diverge now, from draws × R × what must be finite."""
+        if not math.isfinite(
+            numbers.detach().sum()
+        ):  # one operator, for the steps where nothing diverges
+            broken = ~numbers.isfinite().flatten(2).all(-1).all(0)
+            self.diverged[broken & (self.diverged < 0)] = self.step
+
+    def _by_formula(self, task: Formula, batch: Batch, parts: Sequence[int]) -> Tensor:
+        """∇F of every draw, draws × R × M × d: F is linear in z, so that a draw is its mean."""
+        (x,), (z,) = self._weighed, batch
+        means = torch.stack([draw.mean(1) for draw in z.split(list(parts), dim=1)])
+        return task.jacobian(x.detach().expand(len(parts), *x.shape), means)
+
+    def _draws(self, batch: Batch, parts: Sequence[int]) -> list[Tensor]:
         """The losses of the next step, R × M, one tensor for each draw."""
-        drawn = {seed: sampler.indices(self.step)[0] for seed, sampler in self._samplers.items()}
-        indices = torch.stack([drawn[seed] for seed in self.seeds])
-        parts = sizes(indices.shape[1], self.method.draws if self.method.due else 1)
         if len(parts) > 1 and parts[0] == parts[-1] and not self._buffers:
             # One forward and one backward for all draws: weights are read and written once.
-            batch = tuple(t.unflatten(1, (len(parts), -1)) for t in self.data.batch(indices))
-            found = list(self._losses(self.params, {}, batch, places=(0, 0)).unbind(1))
-        else:
-            found = [
-                self._losses(self.params, self._buffers, self.data.batch(part))
-                for part in indices.split(list(parts), dim=1)
-            ]
-        finite = torch.stack(found).isfinite().all(-1).all(0)
-        self.diverged[~finite & (self.diverged < 0)] = self.step
-        return found
+            apart = tuple(tensor.unflatten(1, (len(parts), -1)) for tensor in batch)
+            return list(self._losses(self.params, {}, apart, places=(0, 0)).unbind(1))
+        draws = zip(*(tensor.split(list(parts), dim=1) for tensor in batch), strict=True)
+        return [self._losses(self.params, self._buffers, draw) for draw in draws]
 
     def _losses(
         self,
@@ -349,12 +438,8 @@ class Replicas:
     ) -> Tensor:
         """F of every replica, R × M, or of every draw of every replica, R × draws × M.
 
-        Args:
-            params: The stacked parameters.
-            buffers: The stacked buffers.
-            batch: The samples.
-            places: Which dimension of them are the replicas (None: one batch for all), then the
-                draws.
+        ``places`` says which dimension of the batch are the replicas (None: one batch for all), and
+        then the draws.
         """
 
         def one(own: dict[str, Tensor], *samples: Tensor) -> Tensor:
@@ -366,19 +451,19 @@ class Replicas:
         for place in places[:0:-1]:
             call = vmap(call, in_dims=(None, *[place] * len(batch)))
         try:
-            found: Tensor = vmap(call, in_dims=(0, *places[:1] * len(batch)))(state, *batch)
+            losses: Tensor = vmap(call, in_dims=(0, *places[:1] * len(batch)))(state, *batch)
         except (RuntimeError, ValueError, NotImplementedError) as error:
             reason = str(error).strip().splitlines()[0]
             raise NotReplicable(
                 f"task {self.task.name!r} cannot be computed for many replicas at once ({reason}): "
                 "train its runs one by one"
             ) from error
-        if found.shape[-1] != len(self.task.objectives):
+        if losses.shape[-1] != len(self.task.objectives):
             raise BadValue(
                 f"losses must have {len(self.task.objectives)} entries, one per objective, found "
-                f"{found.shape[-1]}"
+                f"{losses.shape[-1]}"
             )
-        return found
+        return losses
 
     def _named(self, shared: Any) -> list[str]:
         """The names of the parameters that the method weighs and that are trained."""
@@ -386,39 +471,37 @@ class Replicas:
         own = self._lossy.model.named_parameters()
         return [name for name, p in own if id(p) in ids and p.requires_grad]
 
-    def _roles(self) -> tuple[list[Tensor], list[Tensor]]:
-        weighed = [self.params[name] for name in self._shared]
-        trained = {n: p for n, p in self.params.items() if p.requires_grad}
-        return weighed, [p for name, p in trained.items() if name not in self._shared]
-
     def _assign(self, direction: Any, plain: Sequence[Tensor]) -> None:
         """The directions as gradients, for the optimizer."""
-        weighed, others = self._roles()
         if isinstance(direction, Tensor):  # flat, R × d
-            parts = direction.split([p[0].numel() for p in weighed], dim=1)
-            direction = [part.reshape(p.shape) for part, p in zip(parts, weighed, strict=True)]
-        for p, gradient in zip([*weighed, *others], [*direction, *plain], strict=True):
+            widths = [p.numel() // len(self) for p in self._weighed]
+            parts = zip(direction.split(widths, dim=1), self._weighed, strict=True)
+            direction = [part.reshape(p.shape) for part, p in parts]
+        for p, gradient in zip(self._trained, [*direction, *plain], strict=True):
             p.grad = gradient.to(p.dtype)
 
     def _move(self) -> None:
-        trained = [p for p in self.params.values() if p.grad is not None]
+        if self._schedule is not None:
+            share = self._schedule(self.step)
+            for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
+                group["lr"] = rate * share
         if self._lr is None:
             self._optimizer.step()
         else:  # the step is proportional to lr, so take that of lr = 1 and shorten it
-            before = [p.detach().clone() for p in trained]
+            before = [p.detach().clone() for p in self._trained]
             self._optimizer.step()
             with torch.no_grad():
-                for p, old in zip(trained, before, strict=True):
+                for p, old in zip(self._trained, before, strict=True):
                     share = self._lr.to(p).view(-1, *[1] * (p.dim() - 1))
                     p.copy_(old + share * (p - old))
-        self._optimizer.zero_grad()
+        for p in self._trained:
+            p.grad = None
 
     def _full(self) -> Iterator[tuple[int, FullData, FullData]]:
         """Each replica's losses and gradients on all of its training and test data."""
         width = sum(self.params[name][0].numel() for name in self._shared)
         group = max(1, _HELD // (2 * len(self.task.objectives) * width))
-        alike = isinstance(self.data, _Shared)
-        step = group if alike else 1
+        step = group if isinstance(self.data, _Sets) and self.data.alike else 1
         for low in range(0, len(self), step):
             which = slice(low, min(low + step, len(self)))
             data = self.data[low]
@@ -452,14 +535,12 @@ class _Lossy(nn.Module):
         return as_vector(self.task.losses(self.model, batch), graph=False)
 
 
-def _source(
-    data: Data | Sequence[Data] | Neighbours, replicas: int
-) -> _Shared | _Each | Neighbours:
+def _source(data: Data | Sequence[Data] | Neighbours, replicas: int) -> _Sets | Neighbours:
     if isinstance(data, Data):
-        return _Shared(data)
+        return _Sets([data], replicas)
     if len(data) != replicas:
         raise BadValue(f"data must be one for each of {replicas} seeds, found {len(data)}")
-    return data if isinstance(data, Neighbours) else _Each(data)
+    return data if isinstance(data, Neighbours) else _Sets(data, replicas)
 
 
 def _fresh(task: Task, seed: int) -> nn.Module:
@@ -470,11 +551,10 @@ def _fresh(task: Task, seed: int) -> nn.Module:
 
 
 def _stacked(each: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    first = each[0]
-    found = {name: torch.stack([one[name].detach() for one in each]) for name in first}
-    for name, tensor in found.items():
-        tensor.requires_grad_(first[name].requires_grad)
-    return found
+    return {
+        name: torch.stack([one[name].detach() for one in each]).requires_grad_(tensor.requires_grad)
+        for name, tensor in each[0].items()
+    }
 
 
 def _step_sizes(lr: float | Tensor, replicas: int) -> Tensor | None:

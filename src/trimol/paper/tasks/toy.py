@@ -25,14 +25,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy  # its submodules load when first used
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from trimol._checks import whole_number
 from trimol._failures import BadValue
 from trimol.paper._data.datasets import MissingData, locate
-from trimol.tasks._point import Point
+from trimol.tasks._point import Formula
 from trimol.tasks._settings import read_settings
-from trimol.tasks.task import Batch, Data, Settings, Task
+from trimol.tasks.task import Data, Settings
 
 Variant = Literal["corrected", "printed"]
 # The three initial points of the paper's figures.
@@ -56,7 +56,7 @@ class ToyAnswer:
     front: Tensor  # F of these, K × 2
 
 
-class Toy(Task):
+class Toy(Formula):
     r"""Two objectives in the plane, with noise below the valley x2 = 0 only.
 
     Args:
@@ -99,15 +99,6 @@ class Toy(Task):
         self._bends = np.array([1.0, -self._sign])  # of tanh(x2) in the arguments of h
 
     # --- a task ---------------------------------------------------------------------------------
-
-    def model(self) -> nn.Module:
-        """The initial point."""
-        return Point(torch.tensor(self.start))
-
-    def losses(self, model: nn.Module, batch: Batch) -> Tensor:
-        """F at the batch's mean z."""
-        (z,) = batch
-        return self.values(model(), z.mean(0))
 
     def optimizer(self, params: Any, lr: float) -> torch.optim.Optimizer:
         """Adam, as in the paper (its step there decays by 0.05 powers of t)."""

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from trimol._failures import BadValue
-from trimol.paper._synthetic.simulation import Arm, Trace, Watch, measure, simulate
+from trimol.paper._simulation import Arm, Trace, measure, simulate
+from trimol.paper._studies import Watch
 from trimol.paper.tasks.toy import STARTS, Toy, Variant
 from trimol.runs import _storage as files
 from trimol.runs.study import part, part_name
@@ -83,7 +84,7 @@ def toy(
         "decay": DECAY,
         "data": data.tolist(),
     }
-    kept = folder / f"{part_name('toy', settings)}.pt"
+    kept = folder / f"{part_name('toy', settings)}-state.pt"
     files.make_folder(folder)
     tables = part(folder, "toy", settings, lambda: _compute(task, data, seeds, steps, watch, kept))
     kept.unlink(missing_ok=True)
@@ -111,9 +112,7 @@ def _compute(
         start=_starts(trials),
         seeds=[seed for _, seed in trials],
         steps=steps,
-        objectives=2,
         snapshots=[*range(0, steps, every), steps],
-        optimizer="adam",
         decay=DECAY,
         watch=watch,
         kept=kept,
@@ -149,7 +148,7 @@ def _table(
 ) -> polars.DataFrame:
     """One row for each step, arm and trial."""
     mean, population = data.mean(0), torch.zeros(2, dtype=torch.float64)
-    found = measure(task, trace.x, trace.weights, data, population)
+    errors = measure(task, trace.x, trace.weights, data, population)
     empirical, real = task.values(trace.x, mean), task.values(trace.x, population)
     shape = trace.x.shape[:3]
     steps, arms, numbers = (index.ravel() for index in np.indices(shape))
@@ -166,7 +165,7 @@ def _table(
         "f2": empirical[..., 1],
         "population_f1": real[..., 0],
         "population_f2": real[..., 1],
-        **{name: found[name] for name in ("R_opt", "R_pop", "R_gen", "E_ca")},
+        **{name: errors[name] for name in ("R_opt", "R_pop", "R_gen", "E_ca")},
     }
     return polars.DataFrame(
         {
@@ -210,6 +209,7 @@ def _away(x: Tensor, curve: Tensor) -> Tensor:
     first, side = curve[:-1], curve[1:] - curve[:-1]
     nearest = torch.full(x.shape[:-1], torch.inf, dtype=x.dtype)
     for corner, edge in zip(first, side, strict=True):
+        # The nearest point of an edge is the foot of the perpendicular, or the end next to it.
         along = (((x - corner) @ edge) / edge.square().sum()).clamp(0, 1)
         nearest = torch.minimum(nearest, (x - corner - along[..., None] * edge).norm(dim=-1))
     return nearest

@@ -5,7 +5,7 @@ On strongly convex quadratics with bounded samples every constant of the theorem
 (`Quadratic.lipschitz`), c_F is what there is to gain at x_0 for the worst λ.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ import polars
 import torch
 from torch import Tensor
 
-from trimol.paper._synthetic.simulation import Arm, Trace, Watch, conflict, measure, simulate
+from trimol.errors._conflict import conflict_of_sets
+from trimol.paper._simulation import Arm, Trace, measure, simulate
+from trimol.paper._studies import Watch
 from trimol.paper.tasks.lower_bound import StabilityLowerBound
 from trimol.runs.study import part
 from trimol.tasks.quadratic import Quadratic
@@ -69,6 +71,27 @@ def problem(samples: int) -> Quadratic:
     return Quadratic(dimension=2, samples=samples, law="uniform", std=0.5)
 
 
+def _parts(
+    folder: Path,
+    name: str,
+    table: str,
+    settings: Sequence[dict[str, Any]],
+    compute: Callable[[dict[str, Any]], polars.DataFrame],
+    watch: Watch | None,
+) -> polars.DataFrame:
+    """The tables of all settings, one after the other; finished ones are read from the folder."""
+    tables = []
+    for i, own in enumerate(settings):
+        keyed = {"program": PROGRAM, **own}
+        tables.append(part(folder, name, keyed, lambda: {table: compute(own)})[table])  # noqa: B023
+        if watch is not None:
+            watch(i + 1, len(settings))
+    return polars.concat(tables)
+
+
+# --- errors along the schedules -------------------------------------------------------------------
+
+
 def courses(
     folder: Path,
     *,
@@ -78,34 +101,20 @@ def courses(
     runs: int = 20,
     watch: Watch | None = None,
 ) -> polars.DataFrame:
-    """Errors and bounds along every course, run or read.
-
-    Args:
-        folder: Where finished parts are kept.
-        steps: The numbers of steps T.
-        samples: n.
-        datasets: How many training sets.
-        runs: How many runs on each.
-        watch: Called with (T's done, how many there are).
+    """Errors and bounds along every course for each T, over training sets of n ``samples``.
 
     Returns:
         One row for each course, T, data set and error: ``measured`` and ``bound``. R_opt is the
         root of the mean square over steps and runs, E_ca the mean over steps (both by trapezoids
         over some 60 steps), E_caw that of the last step: what the theorems bound.
     """
-    tables = []
-    for i, count in enumerate(steps):
-        settings: dict[str, Any] = {"program": PROGRAM, "T": count, "n": samples}
-        settings |= {"sets": datasets, "runs": runs}
-        settings["courses"] = [[each.name, *each.alpha, *each.gamma, *each.rho] for each in COURSES]
-
-        def compute(count: int = count) -> dict[str, polars.DataFrame]:
-            return {"errors": _courses(count, samples, datasets, runs)}
-
-        tables.append(part(folder, "courses", settings, compute)["errors"])
-        if watch is not None:
-            watch(i + 1, len(steps))
-    return polars.concat(tables)
+    known = [[each.name, *each.alpha, *each.gamma, *each.rho] for each in COURSES]
+    common = {"n": samples, "sets": datasets, "runs": runs, "courses": known}
+    settings = [{"T": count, **common} for count in steps]
+    return _parts(
+        folder, "courses", "errors", settings,
+        lambda own: _courses(own["T"], samples, datasets, runs), watch,
+    )  # fmt: skip
 
 
 def _courses(steps: int, samples: int, datasets: int, runs: int) -> polars.DataFrame:
@@ -114,12 +123,11 @@ def _courses(steps: int, samples: int, datasets: int, runs: int) -> polars.DataF
     data = sets.repeat_interleave(runs, 0)
     trace = simulate(
         task,
-        [_arm(each, steps) for each in COURSES],
+        [_modo(*each.at(steps)) for each in COURSES],
         data=data,
         start=task.start,
         seeds=range(len(data)),
         steps=steps,
-        objectives=len(task.objectives),
         snapshots=_moments(steps),
     )
     rows = []
@@ -158,8 +166,7 @@ def over_time(values: Tensor, steps: Sequence[int]) -> Tensor:
     return mean
 
 
-def _arm(course: Course, steps: int) -> Arm:
-    alpha, gamma, rho = course.at(steps)
+def _modo(alpha: float, gamma: float, rho: float = 0.0) -> Arm:
     return Arm("modo", alpha, {"gamma": gamma, "rho": rho, "draws": DRAWS}, batch=DRAWS)
 
 
@@ -167,16 +174,16 @@ def _measured(
     task: Quadratic, course: Course, trace: Trace, data: Tensor, datasets: int, rho: float
 ) -> dict[str, Tensor]:
     """What the theorems bound, for each data set."""
-    found = measure(task, trace.x, trace.weights, data, task.population, rho)
-    by_set = {name: each.unflatten(1, (datasets, -1)) for name, each in found.items()}
-    definition, squares = conflict(by_set["direction"])
+    errors = measure(task, trace.x, trace.weights, data, task.population, rho)
+    by_set = {name: each.unflatten(1, (datasets, -1)) for name, each in errors.items()}
+    definition, squares = conflict_of_sets(by_set["direction"])
     measured = {
         "R_opt": over_time(by_set["R_opt"].square().mean(-1), trace.steps).sqrt(),
         "E_ca": over_time(squares, trace.steps),
         "E_ca_unbiased": over_time(definition, trace.steps),
     }
     if rho > 0:
-        last, last_squares = conflict(by_set["apart"][-1])
+        last, last_squares = conflict_of_sets(by_set["apart"][-1])
         measured |= {"E_caw": last_squares, "E_caw_unbiased": last}
     return measured
 
@@ -184,6 +191,8 @@ def _measured(
 def constants(task: Quadratic, z: Tensor) -> Constants:
     """The theorems' constants for one training set, none of them estimated."""
     mean = z.mean(0)
+    # The minimum of λᵀF is (b2ᵀλ)²/(2 b1ᵀλ) · zᵀA⁻¹z below F(0) = 0, with z the mean: a convex
+    # function of λ, which is largest at a vertex.
     gain = float((task.b2.square() / task.b1).max() * mean @ torch.linalg.solve(task.matrix, mean))
     return Constants(
         ell_f=task.lipschitz(z),
@@ -197,13 +206,13 @@ def constants(task: Quadratic, z: Tensor) -> Constants:
 
 def _bounds(known: Constants, course: Course, steps: int) -> dict[str, float]:
     alpha, gamma, rho = course.at(steps)
-    found = {
+    limits = {
         "R_opt": bounds.optimization(known, alpha=alpha, gamma=gamma, T=steps, rho=rho),
         "E_ca": bounds.conflict(known, alpha=alpha, gamma=gamma, T=steps, rho=rho),
     }
     if rho > 0:
-        found["E_caw"] = bounds.conflict_weight(known, alpha=alpha, gamma=gamma, T=steps, rho=rho)
-    numbers = {name: float(bound) for name, bound in found.items()}
+        limits["E_caw"] = bounds.conflict_weight(known, alpha=alpha, gamma=gamma, T=steps, rho=rho)
+    numbers = {name: float(bound) for name, bound in limits.items()}
     # The mean of squares over runs is what the proofs bound; the definition is never larger.
     more = {f"{name}_unbiased": numbers[name] for name in ("E_ca", "E_caw") if name in numbers}
     return {**numbers, **more}
@@ -220,33 +229,19 @@ def twins(
     runs: int = 40,
     watch: Watch | None = None,
 ) -> polars.DataFrame:
-    """ε_F² by twin runs, for T = n², α = T^-1/2 / 2 and the largest γ of the theorem, or read it.
+    """ε_F² by twin runs, for T = n², α = T^-1/2 / 2 and the largest γ of the theorem, for each n.
 
-    A pair are two training sets that differ in one sample, and runs on both that draw the same
+    A pair are two training sets that differ in one sample, and ``runs`` on both that draw the same
     indices. ∇F_z(x) − ∇F_z(x') does not depend on z here, so that the sup over z is exact; that
     over data sets is not: we have the pairs that we drew.
-
-    Args:
-        folder: Where finished parts are kept.
-        samples: The sizes n.
-        pairs: Pairs of neighbouring training sets.
-        runs: Twin runs on each.
-        watch: Called with (n's done, how many there are).
 
     Returns:
         One row for each n and pair: ``measured`` (the mean over runs) and ``bound``.
     """
-    tables = []
-    for i, size in enumerate(samples):
-        settings = {"program": PROGRAM, "n": size, "pairs": pairs, "runs": runs}
-
-        def compute(size: int = size) -> dict[str, polars.DataFrame]:
-            return {"stability": _twins(size, pairs, runs)}
-
-        tables.append(part(folder, "twins", settings, compute)["stability"])
-        if watch is not None:
-            watch(i + 1, len(samples))
-    return polars.concat(tables)
+    settings = [{"n": size, "pairs": pairs, "runs": runs} for size in samples]
+    return _parts(
+        folder, "twins", "stability", settings, lambda own: _twins(own["n"], pairs, runs), watch
+    )
 
 
 def _twins(size: int, pairs: int, runs: int) -> polars.DataFrame:
@@ -259,7 +254,8 @@ def _twins(size: int, pairs: int, runs: int) -> polars.DataFrame:
     known = [constants(task, torch.cat([a, b[:1]])) for a, b in zip(first, second, strict=True)]
     known = [Constants(**{**vars(each), "n": size}) for each in known]
     gamma = min(bounds.largest_gamma(each, steps) for each in known)
-    apart = _apart(task, first, second, Arm("modo", alpha, _three(gamma), DRAWS), steps, runs)
+    apart = _apart(task, first, second, _modo(alpha, gamma), steps, runs)
+    # ∇f_m(x) − ∇f_m(x') = b_{1,m} A (x − x'), whatever z is.
     squares = (task.b1.square().sum() * (apart @ task.matrix).square().sum(-1)).mean(-1)
     rows = [
         {"n": size, "T": steps, "pair": number, "alpha": alpha, "gamma": gamma,
@@ -268,10 +264,6 @@ def _twins(size: int, pairs: int, runs: int) -> polars.DataFrame:
         for number, each in enumerate(known)
     ]  # fmt: skip
     return polars.DataFrame(rows)
-
-
-def _three(gamma: float) -> dict[str, float]:
-    return {"gamma": gamma, "draws": DRAWS}
 
 
 def _apart(
@@ -293,7 +285,6 @@ def _apart(
         start=task.start,
         seeds=[*range(seed, seed + pairs * runs)] * 2,
         steps=steps,
-        objectives=len(task.objectives),
     )
     ends: Tensor = trace.x[0, 0].unflatten(0, (2, pairs, runs))
     return ends[0] - ends[1]
@@ -302,29 +293,16 @@ def _apart(
 def below(
     folder: Path, *, samples: Sequence[int], runs: int = 4000, watch: Watch | None = None
 ) -> polars.DataFrame:
-    """The example of the lower bound: E‖x_T − x'_T‖ by twin runs, beside the bound, or read it.
+    """The example of the lower bound for each n: E‖x_T − x'_T‖ by twin runs, beside the bound.
 
-    Args:
-        folder: Where finished parts are kept.
-        samples: The sizes n; T = 4n^{2/3}, the longest that the theorem allows.
-        runs: Twin runs on each.
-        watch: Called with (n's done, how many there are).
+    T is 4n^{2/3}, the longest that the theorem allows.
 
     Returns:
         One row for each n: ``measured``, its standard error ``error``, the bound that the proof
         gives (``bound``) and the one that the paper prints (``printed``).
     """
-    tables = []
-    for i, size in enumerate(samples):
-
-        def compute(size: int = size) -> dict[str, polars.DataFrame]:
-            return {"example": _below(size, runs)}
-
-        settings = {"program": PROGRAM, "n": size, "runs": runs}
-        tables.append(part(folder, "below", settings, compute)["example"])
-        if watch is not None:
-            watch(i + 1, len(samples))
-    return polars.concat(tables)
+    settings = [{"n": size, "runs": runs} for size in samples]
+    return _parts(folder, "below", "example", settings, lambda own: _below(own["n"], runs), watch)
 
 
 def _below(size: int, runs: int) -> polars.DataFrame:
@@ -332,7 +310,7 @@ def _below(size: int, runs: int) -> polars.DataFrame:
     steps = example.longest
     gamma = example.gamma_limit(steps)
     first, second = example.data().train[0], example.neighbour()
-    arm = Arm("modo", example.step_size(steps), _three(gamma), DRAWS)
+    arm = _modo(example.step_size(steps), gamma)
     chunks = [range(begin, min(begin + _CHUNK, runs)) for begin in range(0, runs, _CHUNK)]
     apart = torch.cat(
         [
