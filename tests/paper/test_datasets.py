@@ -1,6 +1,7 @@
-"""Files of data sets: found where they are, and refused if they are not what they must be."""
+"""Data sets: what they consist of, found where they are, refused if not what they must be."""
 
 import hashlib
+import re
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from trimol import _extras
 from trimol.paper._data import datasets
-from trimol.paper._data.datasets import BadData, File, MissingData
+from trimol.paper._data.datasets import BadData, File, MissingData, Source, source, sources
 
 
 def test_located_in_the_named_folder_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,3 +107,103 @@ def test_verified_by_the_checksum_that_is_known(tmp_path: Path) -> None:
     datasets.verify(path, File("a", None, md5=hashlib.md5(b"content").hexdigest()))
     with pytest.raises(BadData, match=f"{path} is not the file it should be: its MD5 is "):
         datasets.verify(path, File("a", None, md5=hashlib.md5(b"other").hexdigest()))
+
+
+# --- contents of a folder: counted, and held against its lists ------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    for name in ("a/x/1.jpg", "a/y/2.jpg", "a/y/.DS_Store", "b/1.jpg", "splits/a_test.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "splits/a_test.txt").write_text("a/x/1.jpg 0\na/y/2.jpg 12\n")
+    (tmp_path / "splits/b_train.txt").write_text("b/1.jpg 3\n")
+    return tmp_path
+
+
+def test_whole(home: Path) -> None:
+    datasets.check_contents(home, {"a": 2, "b": 1})
+    assert datasets.listed(home) == ["a/x/1.jpg", "a/y/2.jpg", "b/1.jpg"]
+
+
+@pytest.mark.parametrize(("wanted", "found"), [(1, 2), (3, 2)])
+def test_another_number(home: Path, wanted: int, found: int) -> None:
+    said = f"{home}/a is not whole: it holds {found} files instead of {wanted}"
+    with pytest.raises(BadData, match=said):
+        datasets.check_contents(home, {"a": wanted})
+
+
+def test_no_such_folder(home: Path) -> None:
+    with pytest.raises(MissingData, match=f"{home}/c is not there: it should hold 4 files"):
+        datasets.check_contents(home, {"c": 4})
+
+
+def test_listed_but_missing(home: Path) -> None:
+    (home / "b" / "1.jpg").rename(home / "b" / "2.jpg")
+    with pytest.raises(MissingData, match=f"{home}/b/1.jpg is not there"):
+        datasets.check_contents(home, {"a": 2, "b": 1})
+
+
+# --- the catalogue: every entry is whole, and its rules give the layout that readers expect -------
+
+
+@pytest.mark.parametrize("entry", sources().values(), ids=lambda entry: entry.name)
+def test_every_source_is_whole(entry: Source) -> None:
+    assert entry.names
+    assert entry.licence
+    assert entry.home.startswith("http")
+    assert all(mirror.startswith("http") and mirror.endswith("/") for mirror in entry.mirrors)
+    assert all(count > 0 for count in entry.contents.values())
+    files = [*entry.files, *([entry.archive.file] if entry.archive else [])]
+    for file in files:
+        kind, value = file.checksum
+        assert len(bytes.fromhex(value)) == {"sha256": 32, "md5": 16}[kind]
+        assert file.size is None or file.size > 0
+        assert file.addresses or entry.mirrors
+    # Folders of many files come from somewhere: an archive, or the user.
+    assert bool(entry.contents) == bool(entry.archive or entry.by_hand)
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(ValueError, match=r"must be one of mnist, fashion, .* found 'mnits'"):
+        source("mnits")
+
+
+@pytest.mark.parametrize("sums", [{}, {"sha256": "00", "md5": "00"}])
+def test_one_checksum(sums: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="either sha256 or md5 of a must be given"):
+        File("a", 1, **sums)
+
+
+def placed(name: str, member: str) -> str | None:
+    archive = source(name).archive
+    assert archive is not None
+    for pattern, path in archive.rules:
+        if found := re.fullmatch(pattern, member):
+            return found.expand(path)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("name", "member", "path"),
+    [
+        ("office-31", "amazon/images/mug/frame_0001.jpg", "amazon/images/mug/frame_0001.jpg"),
+        ("office-31", "top/dslr/images/mug/frame_0001.jpg", "dslr/images/mug/frame_0001.jpg"),
+        ("office-31", "./webcam/images/pen/frame_0001.jpg", "webcam/images/pen/frame_0001.jpg"),
+        ("office-31", "amazon/images/mug/._frame_0001.jpg", None),
+        ("office-31", "amazon/interest_points/mug/frame_0001.jpg", None),
+        ("office-home", "OfficeHomeDataset_10072016/Art/Mug/00001.jpg", "Art/Mug/00001.jpg"),
+        ("office-home", "OfficeHomeDataset_10072016/Real World/TV/1.jpg", "Real_World/TV/1.jpg"),
+        ("office-home", "OfficeHomeDataset_10072016/imagelist.txt", None),
+        ("office-home", "__MACOSX/OfficeHomeDataset_10072016/Art/Mug/._00001.jpg", None),
+    ],
+)
+def test_members_get_the_layout_of_the_readers(name: str, member: str, path: str | None) -> None:
+    assert placed(name, member) == path
+
+
+def test_torchvision_names_weights_by_their_checksum() -> None:
+    (weights,) = source("mobilenet_v2").files
+    assert weights.checksum[1].startswith("b0353104")
+    assert "b0353104" in weights.name
