@@ -57,6 +57,17 @@ def positive(name: str, value: float) -> float:
     return float(value)
 
 
+def one_of(name: str, value: str, known: Sequence[str]) -> None:
+    """Refuse a word that is none of a few.
+
+    >>> one_of("regime", "cold", ("frozen", "finetune"))
+    Traceback (most recent call last):
+    trimol._failures.BadValue: regime must be 'frozen' or 'finetune', found 'cold'
+    """
+    if value not in known:
+        raise BadValue(f"{name} must be {' or '.join(map(repr, known))}, found {value!r}")
+
+
 def vector(name: str, value: "Tensor | Sequence[float]", objectives: int) -> "Tensor":
     """Finite numbers, one per objective, in float64."""
     import torch  # where there are tensors it is there; what checks numbers only does not need it

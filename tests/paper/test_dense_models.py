@@ -11,13 +11,13 @@ from trimol.paper._dense.models import (
     Dense,
     DilatedResNet50,
     SmallTrunk,
-    check_backbone,
     checked_size,
     deeplab_head,
     dense_model,
     dilate,
     small_head,
 )
+from trimol.paper.tasks.scenes import Scenes
 
 transformers = pytest.importorskip("transformers")
 
@@ -158,7 +158,7 @@ def test_the_whole_network_at_a_small_size() -> None:
 
 def test_bad_options() -> None:
     with pytest.raises(ValueError, match="backbone must be 'resnet50' or 'small', found 'vgg'"):
-        check_backbone("vgg")
+        Scenes(backbone="vgg")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="image_size must be height and width, found 48"):
         checked_size(48)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="image_size must be a whole number of at least 8"):

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Adam, Optimizer
 
-from trimol._checks import nonnegative, whole_number
+from trimol._checks import nonnegative, one_of, whole_number
 from trimol.paper._dense import pixels
-from trimol.paper._dense.models import Backbone, check_backbone, dense_model
+from trimol.paper._dense.models import Backbone, dense_model
 from trimol.tasks.multitask import MultiTask, SingleInput
 from trimol.tasks.task import Batch, Goals
 
@@ -93,7 +93,7 @@ class DenseTask(SingleInput):
         seed: int = 0,
     ) -> None:
         super().__init__(only=only)
-        check_backbone(backbone)
+        one_of("backbone", backbone, get_args(Backbone))
         self.backbone, self.pretrained, self.only = backbone, pretrained, only
         self.weight_decay = nonnegative("weight_decay", weight_decay)
         self.seed = whole_number("seed", seed, least=0)

@@ -1,7 +1,7 @@
 """Networks for dense prediction: a trunk, and one head for each objective."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F
@@ -179,13 +179,6 @@ def dense_model(
         return Dense(trunk, {name: small_head(trunk.channels, n) for name, n in outputs.items()})
     resnet = DilatedResNet50(pretrained=pretrained)
     return Dense(resnet, {name: deeplab_head(resnet.channels, n) for name, n in outputs.items()})
-
-
-def check_backbone(backbone: str) -> None:
-    """Refuse a backbone that there is none of."""
-    if backbone not in get_args(Backbone):
-        known = " or ".join(map(repr, get_args(Backbone)))
-        raise BadValue(f"backbone must be {known}, found {backbone!r}")
 
 
 def checked_size(image_size: Sequence[int]) -> tuple[int, int]:

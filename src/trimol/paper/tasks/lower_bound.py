@@ -9,6 +9,7 @@ the two data sets stay apart by at least :math:`\gamma T/(2n^2) + 1/(16n)`.
 """
 
 import math
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -63,7 +64,8 @@ class StabilityLowerBound(Quadratic):
         self.spread = float(spread)
         self.start = 7 * self.direction
 
-    def data(self) -> Data:
+    @cached_property
+    def _data(self) -> Data:
         """S; the test data is its mean μv."""
         return Data(train=(self._samples(),), test=(self.population[None],))
 

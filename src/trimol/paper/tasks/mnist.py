@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trimol._checks import whole_number
+from trimol._checks import one_of, whole_number
 from trimol._failures import BadValue
 from trimol.paper._data import datasets, idx
 from trimol.paper._data.datasets import BadData
@@ -77,9 +77,7 @@ class MNIST(Classifier):
         self.hidden = whole_number("hidden", hidden, least=1)
         self.validation = whole_number("validation", validation, least=0)
         self.seed = whole_number("seed", seed, least=0)
-        if activation not in get_args(Activation):
-            known = " or ".join(map(repr, get_args(Activation)))
-            raise BadValue(f"activation must be {known}, found {activation!r}")
+        one_of("activation", activation, get_args(Activation))
         self.activation: Activation = activation
 
     def model(self) -> nn.Module:
@@ -112,9 +110,8 @@ class MNIST(Classifier):
         pixels = idx.read(path)
         if pixels.ndim != 3 or pixels.shape[1] * pixels.shape[2] != PIXELS or not len(pixels):
             raise BadData(f"{path} must hold N images of 28 × 28 pixels, found {pixels.shape}")
-        labels = self._labels(part, len(pixels))
         images = torch.from_numpy(pixels.copy()).flatten(1).float()
-        return images.div_(255).div_(0.5), labels
+        return images.div_(255).div_(0.5), self._labels(part, len(pixels))
 
     def _labels(self, part: str, images: int) -> Tensor:
         path = datasets.locate(self.name, f"{part}-labels-idx1-ubyte.gz")

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import Adam, Optimizer
 
-from trimol._checks import nonnegative, whole_number
-from trimol._failures import BadValue
+from trimol._checks import nonnegative, one_of, whole_number
 from trimol.data import IndependentDraws
 from trimol.paper import _backbones as backbones
 from trimol.paper._data import arrays, datasets
@@ -104,9 +103,7 @@ class Office(MultiInput):
         weight_decay: float = 1e-5,
         only: str | None = None,
     ) -> None:
-        if regime not in get_args(Regime):
-            known = " or ".join(map(repr, get_args(Regime)))
-            raise BadValue(f"regime must be {known}, found {regime!r}")
+        one_of("regime", regime, get_args(Regime))
         self.width = backbones.width(backbone)
         self.regime, self.backbone, self.pretrained = regime, backbone, pretrained
         self.image_size = whole_number("image_size", image_size, least=32)

@@ -128,7 +128,8 @@ class Toy(Formula):
 
     def values(self, x: Tensor, z: Tensor) -> Tensor:
         """F(x) at a mean z, of shape (..., 2); leading dimensions are a batch."""
-        upper, lower = _clip(torch.tanh(x[..., 1] / 2)), _clip(torch.tanh(-x[..., 1] / 2))
+        half = torch.tanh(x[..., 1] / 2)
+        upper, lower = half.clamp(min=0), (-half).clamp(min=0)
         logs = torch.log(self._arguments(x).abs().clamp(min=_FLOOR)) + 6
         return upper[..., None] * logs + lower[..., None] * self._bowls(x, z)
 
@@ -197,32 +198,25 @@ class Toy(Formula):
         x1 = share * (3.5 + 10 * z1)
         rest = (x1**2 + 3.5**2) / 10 - share * (0.7 + 2 * z1) * x1 - 20
 
-        def slope(x2: Any) -> Any:
-            half = np.tanh(-x2 / 2)
-            bowl = self._k * (x2 + 1) ** 2 / 10 - 5.5 * z2 * x2 + rest
-            return half * (self._k * (x2 + 1) / 5 - 5.5 * z2) - (1 - half**2) / 2 * bowl
+        def bowl(x2: Any) -> Any:
+            return self._k * (x2 + 1) ** 2 / 10 - 5.5 * z2 * x2 + rest
 
-        def value(x2: Any) -> Any:
-            bowl = self._k * (x2 + 1) ** 2 / 10 - 5.5 * z2 * x2 + rest
-            return np.tanh(-x2 / 2) * bowl
+        def slope(x2: Any) -> Any:
+            """Of the product tanh(−x2/2) · bowl."""
+            half = np.tanh(-x2 / 2)
+            return half * (self._k * (x2 + 1) / 5 - 5.5 * z2) - (1 - half**2) / 2 * bowl(x2)
 
         # Beyond the bottom of the parabola the product only rises, tanh being flat there.
         grid = -np.linspace(1e-6, 2 * max(1.0, abs(1 - 27.5 * z2 / self._k)) + 20, 2001)
-        best = int(np.clip(np.argmin(value(grid)), 1, len(grid) - 2))
+        best = int(np.clip(np.argmin(np.tanh(-grid / 2) * bowl(grid)), 1, len(grid) - 2))
         x2 = scipy.optimize.brentq(slope, grid[best + 1], grid[best - 1], xtol=1e-14)
         return torch.tensor([x1, x2], dtype=torch.float64)
 
 
-def _clip(value: Tensor) -> Tensor:
-    return value.clamp(min=0)
-
-
 def _start(start: int | tuple[float, float]) -> tuple[float, float]:
-    if isinstance(start, int):
-        if start not in range(len(STARTS)):
-            raise BadValue(f"start must be 0, 1, 2 or two numbers, found {start}")
+    if isinstance(start, int) and start in range(len(STARTS)):
         return STARTS[start]
-    if len(start) != 2:
+    if isinstance(start, int) or len(start) != 2:
         raise BadValue(f"start must be 0, 1, 2 or two numbers, found {start!r}")
     return (float(start[0]), float(start[1]))
 
