@@ -196,34 +196,23 @@ def differences(table: polars.DataFrame, reference: str) -> list[Difference]:
     The p values are adjusted by Holm for all of them together.
     """
     judged = table.filter((polars.col("kind") == "task") | (polars.col("metric") == DROP))
+    by_seed: dict[Key, dict[int, float]] = {}
+    for method, metric, seed, value in judged.select("method", "metric", "seed", "value").rows():
+        by_seed.setdefault((method, metric), {})[seed] = value
     pairs = []
-    for method in table["method"].unique(maintain_order=True):
-        if method in (reference, ALONE):
-            continue
-        for metric in judged["metric"].unique(maintain_order=True):
-            values = _paired(judged, metric, method, reference)
-            if values and all(map(math.isfinite, values)):  # no ΔA against a baseline of 0
-                pairs.append((method, metric, values))
-    adjusted = holm([p_value(values) for _, _, values in pairs])
+    for (method, metric), own in by_seed.items():
+        base = by_seed.get((reference, metric), {})
+        apart = [own[seed] - base[seed] for seed in sorted(own.keys() & base.keys())]
+        # No ΔA against a baseline of 0.
+        if method not in (reference, ALONE) and apart and all(map(math.isfinite, apart)):
+            pairs.append((method, metric, apart))
+    adjusted = holm([p_value(apart) for _, _, apart in pairs])
     return [
         Difference(
-            method, reference, metric, statistics.fmean(values), interval(values), len(values), p
+            method, reference, metric, statistics.fmean(apart), interval(apart), len(apart), p
         )
-        for (method, metric, values), p in zip(pairs, adjusted, strict=True)
+        for (method, metric, apart), p in zip(pairs, adjusted, strict=True)
     ]
-
-
-def _paired(table: polars.DataFrame, metric: str, first: str, second: str) -> list[float]:
-    """First minus second, of the seeds that both have."""
-    one, two = (
-        dict(
-            table.filter((polars.col("method") == method) & (polars.col("metric") == metric))
-            .select("seed", "value")
-            .iter_rows()
-        )
-        for method in (first, second)
-    )
-    return [one[seed] - two[seed] for seed in sorted(set(one) & set(two))]
 
 
 # --- figures --------------------------------------------------------------------------------------
@@ -284,10 +273,9 @@ def draw(
     errors = [column for column in _ERRORS if column in curves.columns]
     done = []
     for what, metrics in (("tasks", tasks), ("drop", overall)):
-        if metrics:
-            _compared(
-                folder, f"{name}-{what}", {m: bars(seeds, m, printed) for m in metrics}, style
-            )
+        panels = {metric: bars(seeds, metric, printed) for metric in metrics}
+        if panels:
+            _compared(folder, f"{name}-{what}", panels, style)
             done += files(f"{name}-{what}")
     for what, columns in (("weights", weights), ("errors", errors)):
         if columns:
@@ -347,7 +335,9 @@ def _panel(
     if metric.startswith("ΔA"):
         axes.axvline(0, color="#999999", lw=0.8, ls=":")
         axes.set_xlabel("%, lower is better", fontsize=8)
-    axes.set_title(_wrapped(metric), fontsize=9)
+    # A long name on two lines, broken before its bracket.
+    title = metric.replace(" (", "\n(") if len(metric) > 18 else metric
+    axes.set_title(title, fontsize=9)
     axes.grid(alpha=0.25, axis="x")
     axes.tick_params(axis="x", labelsize=7)
     axes.locator_params(axis="x", nbins=4)
@@ -410,8 +400,3 @@ def _grid(panels: int) -> tuple[int, int]:
     """
     across = panels if panels <= _MOST_ACROSS else min(_MOST_ACROSS, math.ceil(math.sqrt(panels)))
     return math.ceil(panels / across), across
-
-
-def _wrapped(metric: str) -> str:
-    """A long name on two lines, broken before its bracket."""
-    return metric.replace(" (", "\n(") if len(metric) > 18 else metric
