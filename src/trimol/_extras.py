@@ -11,17 +11,11 @@ class MissingExtra(UserError, ImportError):
 
 
 def require(module: str, *, extra: str, purpose: str) -> Any:
-    """Import an optional package, or say which extra installs it.
+    """Import an optional package, or say which extra of trimol installs it, and what needs it.
 
-    Args:
-        module: The module to import.
-        extra: The extra of trimol that installs it.
-        purpose: What needs it.
-
-    Example:
-        >>> require("nowhere.to_be_found", extra="studies", purpose="the demo")
-        Traceback (most recent call last):
-        trimol._extras.MissingExtra: the demo needs nowhere: pip install 'trimol[studies]'
+    >>> require("nowhere.to_be_found", extra="studies", purpose="the demo")
+    Traceback (most recent call last):
+    trimol._extras.MissingExtra: the demo needs nowhere: pip install 'trimol[studies]'
     """
     try:
         return import_module(module)

@@ -1,6 +1,7 @@
 """Files that are whole or not there."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -8,21 +9,14 @@ def replace(path: Path, content: bytes) -> None:
     """Replace a file by new content, such that a crash at any moment leaves the old or the new.
 
     It is written under another name, flushed to the disk, and renamed. The one temporary file a
-    name has is overwritten by the next write: a crash litters nothing.
+    name has is overwritten by the next write: a crash litters nothing. After an OSError the old
+    file is as it was.
 
-    Args:
-        path: The file.
-        content: What it is to hold.
-
-    Raises:
-        OSError: It cannot be written; the old file is as it was.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "note"
-        >>> replace(path, b"one"); replace(path, b"two")
-        >>> path.read_bytes(), [file.name for file in path.parent.iterdir()]
-        (b'two', ['note'])
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "note"
+    >>> replace(path, b"one"); replace(path, b"two")
+    >>> path.read_bytes(), [file.name for file in path.parent.iterdir()]
+    (b'two', ['note'])
     """
     temporary = path.with_name(f".{path.name}.part")
     try:
@@ -33,7 +27,8 @@ def replace(path: Path, content: bytes) -> None:
         temporary.replace(path)
         _sync_folder(path.parent)
     except OSError:
-        _discard(temporary)
+        with suppress(OSError):  # what could not be written may not be removable either
+            temporary.unlink(missing_ok=True)
         raise
 
 
@@ -46,10 +41,3 @@ def _sync_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _discard(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError:
-        return  # what could not be written may not be removable either; the first error is said

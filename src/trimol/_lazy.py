@@ -15,16 +15,11 @@ from trimol._failures import BadValue
 
 
 def attach(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], Any]:
-    """What a lazy module assigns to ``__getattr__, __dir__, __all__``.
+    """What a lazy module assigns to ``__getattr__, __dir__, __all__``; the stub is beside its file.
 
-    Args:
-        module: Its ``__name__``.
-        file: Its ``__file__``; the stub is beside it.
-
-    Example:
-        >>> get, names, _ = attach("trimol", import_module("trimol").__file__)
-        >>> get("MoDo").__name__, "MoDo" in names()
-        ('MoDo', True)
+    >>> get, names, _ = attach("trimol", import_module("trimol").__file__)
+    >>> get("MoDo").__name__, "MoDo" in names()
+    ('MoDo', True)
     """
     places = _names(Path(file).with_suffix(".pyi"))
 

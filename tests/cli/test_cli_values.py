@@ -13,6 +13,7 @@ from trimol import methods
 from trimol.cli import _hyperparameters as hyperparameters
 from trimol.cli._parse import parse, split_flags
 from trimol.cli._reporting import UsageError
+from trimol.cli._setup import checked_options
 from trimol.cli._values import any_value, names, real_number, typed, whole_number
 
 
@@ -107,6 +108,26 @@ def test_a_default_given_as_a_flag_is_the_default(method: str) -> None:
     known = hyperparameters.of(method)
     flags = {name: str(known[name].default) for name in known}
     assert hyperparameters.read(method, flags) == {n: p.default for n, p in known.items()}
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "value"),
+    [
+        ("quadratic", "std=2", 2),
+        ("quadratic", "samples=1e3", 1000),
+        ("quadratic", "b1=1,2,3", [1, 2, 3]),
+        ("quadratic", "eigenvalues=none", None),
+        ("toy", "start=[1.5, 2]", [1.5, 2]),
+        ("mnist", "activation=none", "none"),
+        ("office-31", "only=none", None),
+        ("office-31", "only=31", "31"),
+        ("scenes", "pretrained=yes", True),
+    ],
+)
+def test_options_of_tasks_are_of_their_types(task: str, text: str, value: object) -> None:
+    (found,) = checked_options(task, [text]).values()
+    assert found == value
+    assert type(found) is type(value)
 
 
 @pytest.mark.parametrize(

@@ -1,29 +1,19 @@
 """A method's hyper-parameters as flags: named and typed as in its constructor."""
 
-import ast
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trimol._failures import BadValue
 from trimol._outline import Parameter
 from trimol.cli._reporting import UsageError
-from trimol.cli._values import choice, numbers, real_number, truth, whole
+from trimol.cli._values import of_types, reader
 from trimol.methods._registry import outline
 
 if TYPE_CHECKING:
     from trimol.runs.config import RunConfig
 
 PREFIX = "method."
-# How to read a value from text, by its type.
-_READERS: dict[str, Callable[[str], Any]] = {
-    "bool": truth,
-    "int": whole,
-    "float": real_number,
-    "str": str,
-    "Sequence[float]": numbers,
-}
 
 
 def of(method: str) -> dict[str, Parameter]:
@@ -33,7 +23,7 @@ def of(method: str) -> dict[str, Parameter]:
     [('gamma', 0.01), ('rho', 0.0)]
     """
     parameters = outline(method).parameters
-    return {p.name: p for p in parameters if p.keyword and _reader(p) is not None}
+    return {p.name: p for p in parameters if p.keyword and any(map(reader, p.types))}
 
 
 def read(
@@ -41,14 +31,11 @@ def read(
 ) -> dict[str, Any]:
     """Values for a method's constructor from flags, each by its name or as ``method.NAME``.
 
-    Args:
-        method: The method's name.
-        flags: Text by flag; None for a flag without a value, which is true.
-        taken: The command's own flags, which hide hyper-parameters of the same name.
+    A flag without a value is true. The command's own flags, which are taken, hide hyper-parameters
+    of the same name.
 
-    Example:
-        >>> read("modo", {"gamma": "0.1", "simultaneous": None, "weights": "0.2,0.8"})
-        {'gamma': 0.1, 'simultaneous': True, 'weights': [0.2, 0.8]}
+    >>> read("modo", {"gamma": "0.1", "simultaneous": None, "weights": "0.2,0.8"})
+    {'gamma': 0.1, 'simultaneous': True, 'weights': [0.2, 0.8]}
     """
     known = of(method)
     values = {}
@@ -56,7 +43,10 @@ def read(
         name = flag.removeprefix(PREFIX)
         if name not in known:
             raise UsageError(_unknown(method, flag, known, taken))
-        values[name] = _value(known[name], "true" if text is None else text, flag)
+        try:
+            values[name] = of_types("true" if text is None else text, known[name].types)
+        except BadValue as error:
+            raise UsageError(f"--{flag} {error}") from None
     return values
 
 
@@ -77,29 +67,8 @@ def check(config: "RunConfig") -> None:
     methods.get(config.method)(stand_in, len(objectives), **config.hyperparameters)
 
 
-def _value(parameter: Parameter, text: str, flag: str) -> Any:
-    reader = _reader(parameter)
-    if reader is None or ("None" in parameter.types and text.lower() == "none"):
-        return None
-    try:
-        return reader(text)
-    except BadValue as error:
-        raise UsageError(f"--{flag} {error}") from None
-
-
 def _unknown(method: str, flag: str, known: Collection[str], taken: Collection[str]) -> str:
     own = ", ".join(f"--{PREFIX}{name}" if name in taken else f"--{name}" for name in known)
     flags = [name.replace("_", "-") for name in taken]
     near = [f" (did you mean --{name}?)" for name in get_close_matches(flag, flags, n=1)]
     return f"unknown flag --{flag}{''.join(near)}: the hyper-parameters of {method} are {own}"
-
-
-def _reader(parameter: Parameter) -> Callable[[str], Any] | None:
-    """How to read a value from text; None for types that no text can give."""
-    for kind in parameter.types:
-        if kind in _READERS:
-            return _READERS[kind]
-        if kind.startswith("Literal["):
-            words = ast.literal_eval(kind.removeprefix("Literal"))
-            return partial(choice, choices=words)
-    return None

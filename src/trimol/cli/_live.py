@@ -26,15 +26,7 @@ class View(Protocol):
 
 @contextmanager
 def shown(view: View, *, quiet: bool = False) -> Iterator[Callable[[], None]]:
-    """Show a view on stderr as long as the context lasts.
-
-    Args:
-        view: What to show. A terminal asks it for its looks several times a second.
-        quiet: Show nothing.
-
-    Yields:
-        To be called when the view has changed.
-    """
+    """Show a view on stderr as long as the context lasts; yields what to call when it changed."""
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)

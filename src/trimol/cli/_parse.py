@@ -15,17 +15,7 @@ OptionsT = TypeVar("OptionsT")
 
 
 def parse(options: type[OptionsT], arguments: Sequence[str], command: str) -> OptionsT:
-    """A command's options from its arguments.
-
-    Args:
-        options: The dataclass of the command's options.
-        arguments: What follows the command's name.
-        command: Its name.
-
-    Raises:
-        UsageError: The arguments do not fit the options.
-        SystemExit: Help was asked for, and has been printed.
-    """
+    """A command's options from its arguments; after help was printed, SystemExit."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -44,20 +34,11 @@ def parse(options: type[OptionsT], arguments: Sequence[str], command: str) -> Op
 def split_flags(
     arguments: Sequence[str], options: type[Any]
 ) -> tuple[list[str], dict[str, str | None]]:
-    """Take the flags that are not the command's own out of its arguments.
+    """A command's own arguments, and the other flags with their values, None where there is none.
 
-    Args:
-        arguments: What follows the command's name.
-        options: The dataclass of the command's options.
-
-    Returns:
-        The arguments left, and the other flags with their values: the text after ``=`` or the next
-        argument, None if there is none.
-
-    Example:
-        >>> from dataclasses import make_dataclass
-        >>> split_flags(["--gamma", "-1", "digits", "--steps=5"], make_dataclass("O", ["steps"]))
-        (['digits', '--steps=5'], {'gamma': '-1'})
+    >>> from dataclasses import make_dataclass
+    >>> split_flags(["--gamma", "-1", "digits", "--steps=5"], make_dataclass("O", ["steps"]))
+    (['digits', '--steps=5'], {'gamma': '-1'})
     """
     own = {_flag(field.name) for field in fields(options)} | {"help"}
     left: list[str] = []

@@ -3,28 +3,17 @@
 What is wrong with them is said before anything is imported, as far as their sources show it.
 """
 
-import ast
 from collections.abc import Sequence
-from types import NoneType
 from typing import Any
 
+from trimol._failures import BadValue
 from trimol._outline import Parameter
 from trimol.cli._parse import pairs
 from trimol.cli._reporting import UsageError, usage
-from trimol.cli._values import any_value
+from trimol.cli._values import any_value, of_types
 from trimol.methods._registry import names
 from trimol.tasks._catalogue import outline
 from trimol.tasks.loading import examine, file_of
-
-# What a value of a type is in Python, and in words.
-_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
-    "bool": ((bool,), "true or false"),
-    "int": ((int,), "a whole number"),
-    "float": ((int, float), "a number"),
-    "str": ((str,), "a word"),
-    "None": ((NoneType,), "none"),
-}
-_LITERAL = "Literal["
 
 
 def checked_method(name: str) -> str:
@@ -46,28 +35,16 @@ def checked_options(task: str, texts: Sequence[str]) -> dict[str, Any]:
     if file_of(task) is not None:
         return {name: any_value(text) for name, text in given.items()}
     known = {parameter.name: parameter for parameter in outline(task).parameters}
-    return {name: _of_type(known[name], text) for name, text in given.items()}
+    return {name: _option(known[name], text) for name, text in given.items()}
 
 
-def _of_type(parameter: Parameter, text: str) -> Any:
-    """What a text most likely means, or the text itself, whichever is of the parameter's type."""
-    for value in (any_value(text), text):
-        if any(_fits(value, kind) for kind in parameter.types):
-            return value
-    words = dict.fromkeys(_in_words(kind) for kind in parameter.types)
-    raise UsageError(f"{parameter.name} must be {' or '.join(words)}, found {text!r}")
-
-
-def _fits(value: Any, kind: str) -> bool:
-    if kind.startswith(_LITERAL):
-        return value in ast.literal_eval(kind.removeprefix("Literal"))
-    return type(value) in _TYPES[kind][0] if kind in _TYPES else isinstance(value, list)
-
-
-def _in_words(kind: str) -> str:
-    if kind.startswith(_LITERAL):
-        return f"one of {', '.join(ast.literal_eval(kind.removeprefix('Literal')))}"
-    return _TYPES[kind][1] if kind in _TYPES else "numbers with commas between them"
+def _option(parameter: Parameter, text: str) -> Any:
+    """A value of the parameter's type; a whole number stays one where any number will do."""
+    try:
+        value, plain = of_types(text, parameter.types), any_value(text)
+    except BadValue as error:
+        raise UsageError(f"{parameter.name} {error}") from None
+    return plain if isinstance(value, float | list) and plain == value else value
 
 
 def steps(options: Any, task_options: dict[str, Any], *, default: int) -> int:

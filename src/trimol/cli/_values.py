@@ -1,5 +1,6 @@
 """Values that commands take: from the text a user typed to a number, or one clear line."""
 
+import ast
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,7 +15,8 @@ from trimol._failures import BadValue
 ValueT = TypeVar("ValueT")
 Maybe = Optional[ValueT]  # noqa: UP045
 if TYPE_CHECKING:
-    Names = Texts = tuple[str, ...]
+    Names = tuple[str, ...]
+    Texts = tuple[str, ...]
 else:
     Names, Texts = Maybe[tuple], tuple  # the former with a default, whose types tyro would look at
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -57,9 +59,9 @@ nonnegative = partial(real_number, least=0)
 
 
 def numbers(text: str) -> list[float]:
-    """Numbers between commas."""
+    """Numbers between commas, in brackets or not."""
     try:
-        return [real_number(part) for part in text.split(",")]
+        return [real_number(part) for part in text.removeprefix("[").removesuffix("]").split(",")]
     except BadValue:
         raise BadValue(f"must be numbers with commas between them, found {text!r}") from None
 
@@ -110,14 +112,43 @@ def any_value(text: str) -> Any:
         return text if value is None else value
 
 
-def typed(read: Callable[[str], Any], metavar: str, *, unset: str = "") -> Any:
-    """How tyro reads an option.
+def reader(kind: str) -> Callable[[str], Any] | None:
+    """How to read a value of a type, as an annotation has it; None for what no text can give."""
+    if kind.startswith("Literal["):
+        return partial(choice, choices=ast.literal_eval(kind.removeprefix("Literal")))
+    if kind.startswith(("Sequence[", "tuple[")):
+        return numbers
+    plain: dict[str, Callable[[str], Any]] = {
+        "bool": truth,
+        "int": whole,
+        "float": real_number,
+        "str": str,
+    }
+    return plain.get(kind)
 
-    Args:
-        read: From text to the value; a ValueError says what the text must be.
-        metavar: What the help calls the value.
-        unset: What the help calls the default None: one word, as tyro quotes what has spaces.
+
+def of_types(text: str, types: Sequence[str]) -> Any:
+    """What a text is of some types: of the first that it can be.
+
+    >>> of_types("0.5", ["float", "None"]), of_types("None", ["float", "None"])
+    (0.5, None)
+    >>> of_types("much", ["float", "None"])
+    Traceback (most recent call last):
+    trimol._failures.BadValue: must be a finite number, found 'much'
     """
+    if "None" in types and text.lower() == "none":
+        return None
+    complaints = []
+    for read in filter(None, map(reader, types)):
+        try:
+            return read(text)
+        except BadValue as error:
+            complaints.append(error)
+    raise complaints[0]
+
+
+def typed(read: Callable[[str], Any], metavar: str, *, unset: str = "") -> Any:
+    """How tyro reads an option, and calls its value and the default None (one word) in the help."""
     return PrimitiveConstructorSpec[Any](
         nargs=1,
         metavar=metavar,

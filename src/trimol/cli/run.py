@@ -84,12 +84,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConfig":
-    """What to run, from the command's options and the other flags.
-
-    Args:
-        options: The command's own.
-        flags: The method's hyper-parameters, as text.
-    """
+    """What to run, from the command's own options and the method's hyper-parameters as text."""
     setup.checked_method(options.method)
     taken = {field.name for field in fields(Options)}
     values = hyperparameters.read(options.method, flags, taken=taken)

@@ -23,8 +23,8 @@ def citation(method: "str | Method | type[Method]") -> None:
           title = {Multiple-gradient descent algorithm (MGDA) for multiobjective optimization},
         ...
     """
-    named = isinstance(method, str)
-    print(_entries()[outline(method).value("reference") if named else method.reference])
+    key = outline(method).value("reference") if isinstance(method, str) else method.reference
+    print(_entries()[key])
 
 
 def _entries() -> dict[str, str]:
