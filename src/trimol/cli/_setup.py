@@ -1,10 +1,10 @@
-"""What to run, from what a user typed: the task, its options, the method, the steps.
+"""What to run, from what a user typed (task, options, method, steps), and what machines get of it.
 
 What is wrong with them is said before anything is imported, as far as their sources show it.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trimol._failures import BadValue
 from trimol._outline import Parameter
@@ -14,6 +14,9 @@ from trimol.cli._values import any_value, of_types
 from trimol.methods._registry import names
 from trimol.tasks._catalogue import outline
 from trimol.tasks.loading import examine, file_of
+
+if TYPE_CHECKING:
+    from trimol.runs import Comparison
 
 
 def checked_method(name: str) -> str:
@@ -57,3 +60,12 @@ def steps(options: Any, task_options: dict[str, Any], *, default: int) -> int:
 
     with usage():
         return int(options.epochs) * steps_per_epoch(options.task, options.batch_size, task_options)
+
+
+def for_machines(command: str, comparison: "Comparison", files: Sequence[str]) -> dict[str, Any]:
+    """What ``--json`` prints of runs: a row for each method and metric."""
+    from trimol.runs import summarise
+    from trimol.runs.study import Study
+
+    rows = [row.json() for row in summarise(comparison)]
+    return {**Study(f"{command} {comparison.task}", "", rows).summary(), "files": files}

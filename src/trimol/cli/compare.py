@@ -91,22 +91,18 @@ def main(arguments: Sequence[str]) -> int:
     steps = setup.steps(options, given, default=STEPS)
     name = _checked_name(options, given, values)
     out = options.out or Path("runs", name)
-    comparison = _compared(options, given, rates, values, steps, out)
+    comparison = _compared(
+        options, out, steps, task_options=given, lr=rates, hyperparameters=values
+    )
     if options.json:
-        print_json(_for_machines(comparison))
+        files = [str(run.path) for runs in comparison.runs.values() for run in runs]
+        print_json(setup.for_machines("compare", comparison, files))
     else:
         _show(comparison, options, steps, out)
     return 0
 
 
-def _compared(
-    options: Options,
-    given: Mapping[str, Any],
-    rates: Mapping[str, float],
-    values: Mapping[str, Mapping[str, Any]],
-    steps: int,
-    out: Path,
-) -> "Comparison":
+def _compared(options: Options, out: Path, steps: int, **settings: Any) -> "Comparison":
     """Run what is left to run, with progress shown."""
     from trimol.cli._compare_view import CompareView
     from trimol.runs import compare
@@ -128,14 +124,12 @@ def _compared(
             seeds=options.seeds,
             steps=steps,
             batch_size=options.batch_size,
-            task_options=given,
-            hyperparameters=values,
-            lr=rates,
             rho=options.measure_rho,
             measure_every=every,
             score_every=options.score_every,
             jobs=options.jobs or cores(),
             watch=watch,
+            **settings,
         )
         view.finish()
     return comparison
@@ -172,15 +166,6 @@ def _settings(options: Options) -> tuple[dict[str, float], dict[str, dict[str, A
         else:
             values.setdefault(method, {}).update(hyperparameters.read(method, {name: text}))
     return rates, values
-
-
-def _for_machines(comparison: "Comparison") -> dict[str, Any]:
-    from trimol.runs import summarise
-    from trimol.runs.study import Study
-
-    rows = summarise(comparison)
-    files = [str(run.path) for runs in comparison.runs.values() for run in runs]
-    return {**Study(f"compare {comparison.task}", "", rows).summary(), "files": files}
 
 
 def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> None:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, UseAppendAction, arg
 
@@ -74,10 +74,13 @@ def main(arguments: Sequence[str]) -> int:
     own, flags = split_flags(arguments, Options)
     options = parse(Options, own, "run")
     config = configuration(options, flags)
-    folder = options.out or Path("runs", _folder_name(config))
-    run = _executed(config, folder, options)
+    from trimol.runs.comparison import Comparison, folder_name
+
+    run = _executed(config, options.out or Path("runs", folder_name(config)), options)
     if options.json:
-        print_json(_for_machines(run))
+        files = sorted(str(path) for path in run.path.iterdir() if not path.name.startswith("."))
+        comparison = Comparison(config.task, {config.method: [run]}, [])
+        print_json(setup.for_machines("run", comparison, files))
     else:
         _show(run)
     return 0
@@ -110,12 +113,6 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
         )
         hyperparameters.check(config)
     return config.model_copy(update={"rho": _measured_rho(config, options.measure_rho)})
-
-
-def _folder_name(config: "RunConfig") -> str:
-    from trimol.runs.comparison import folder_name
-
-    return folder_name(config)
 
 
 def _executed(config: "RunConfig", folder: Path, options: Options) -> "StoredRun":
@@ -154,17 +151,6 @@ def _show(run: "StoredRun") -> None:
     for part in render(run):
         console.print(part)
     console.print(f"Saved in {run.path}. Next: trimol report {run.path}", markup=False)
-
-
-def _for_machines(run: "StoredRun") -> dict[str, Any]:
-    """The numbers at the end, as of a comparison of one method and one seed."""
-    from trimol.runs import Comparison, summarise
-    from trimol.runs.study import Study
-
-    config = run.config
-    rows = summarise(Comparison(config.task, {config.method: [run]}, []))
-    files = sorted(str(path) for path in run.path.iterdir() if not path.name.startswith("."))
-    return {**Study(f"run {config.task}", "", rows).summary(), "files": files}
 
 
 def _measured_rho(config: "RunConfig", given: float | None) -> float:
