@@ -44,13 +44,6 @@ def stubbed(stub: Path) -> dict[str, str]:
     return dict(_names(stub))
 
 
-def chosen(places: Mapping[str, str], name: str) -> str:
-    """The place with this name; an error that lists all names if there is none."""
-    if name not in places:
-        raise BadValue(f"name must be one of {', '.join(places)}, found {name!r}")
-    return places[name]
-
-
 def resolve(place: str) -> Any:
     """What is at a place: ``module:name``, where the name may be a module, too.
 
@@ -69,6 +62,13 @@ def resolve(place: str) -> Any:
         if error.name != f"{module}.{name}":
             raise
         return getattr(home, name)
+
+
+def place_of(places: Mapping[str, str], name: str) -> str:
+    """The place that has this name; an error that lists all names if there is none."""
+    if name not in places:
+        raise BadValue(f"name must be one of {', '.join(places)}, found {name!r}")
+    return places[name]
 
 
 @cache

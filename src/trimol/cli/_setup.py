@@ -67,5 +67,5 @@ def for_machines(command: str, comparison: "Comparison", files: Sequence[str]) -
     from trimol.runs import summarise
     from trimol.runs.study import Study
 
-    rows = [row.json() for row in summarise(comparison)]
+    rows = summarise(comparison)
     return {**Study(f"{command} {comparison.task}", "", rows).summary(), "files": files}

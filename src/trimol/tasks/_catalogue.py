@@ -30,7 +30,7 @@ def get(name: str) -> "type[Task]":
     >>> get("digits")
     <class 'trimol.tasks.digits.Digits'>
     """
-    task: type[Task] = _lazy.resolve(_lazy.chosen(_places(), name))
+    task: type[Task] = _lazy.resolve(_lazy.place_of(_places(), name))
     return task
 
 
@@ -40,7 +40,7 @@ def outline(name: str) -> Outline:
     >>> outline("quadratic").value("objectives")
     ('f1', 'f2', 'f3')
     """
-    return Outline(_lazy.chosen(_places(), name))
+    return Outline(_lazy.place_of(_places(), name))
 
 
 def _places() -> dict[str, str]:
