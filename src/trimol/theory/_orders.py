@@ -9,6 +9,7 @@ least of their e.
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import product
 
 from trimol._failures import BadValue
 
@@ -111,6 +112,10 @@ class Decay:
     rate: Power
     power: Fraction = Fraction(1)
 
+    def to(self, power: Fraction) -> "Decay":
+        """This to a power."""
+        return Decay(self.rate, self.power * power)
+
     def exponent(self, schedule: Schedule) -> Exponent:
         """Infinity where it is gone, else 0."""
         lasting = self.rate.exponent(schedule) >= schedule.t
@@ -167,12 +172,11 @@ class Order:
         return max(b.exponent(schedule) for b in self.branches if b.holds(schedule))
 
     def __add__(self, other: "Order") -> "Order":
-        pairs = ((own, its) for own in self.branches for its in other.branches)
-        branches = tuple(
+        branches = (
             Branch((*own.terms, *its.terms), own.slow_weights or its.slow_weights)
-            for own, its in pairs
+            for own, its in product(self.branches, other.branches)
         )
-        return Order(branches, f"{self.theorem}; {other.theorem}")
+        return Order(tuple(branches), f"{self.theorem}; {other.theorem}")
 
     def __str__(self) -> str:
         if len(self.branches) == 1:

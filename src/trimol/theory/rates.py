@@ -24,12 +24,13 @@ Case = Literal["NC", "SC"]
 
 HALF = Fraction(1, 2)
 _OPT = "thm:opt_err_modo_nonconvex_bounded_grad"
-_TRACKING = (
-    Power.of(beta=-1, T=-1),
-    Power.of(beta=1),
-    Power.of(alpha=2, beta=-2),
-)
 PLANNED = "modo"  # the method that plans and regions are for
+# The terms that many bounds share: c_F/(αT) and its decay where convex, α from the noise of x, and
+# MoCo's tracking error 1/(βT) + β + α²/β².
+_START = (Power.of(alpha="-1/2", T="-1/2"),)
+_GONE = Decay(Power.of(alpha=1), HALF)
+_NOISE = (Power.of(alpha="1/2"),)
+_TRACKING = (Power.of(beta=-1, T=-1), Power.of(beta=1), Power.of(alpha=2, beta=-2))
 
 
 def orders(method: str, case: Case = "NC", *, reading: Reading = "derived") -> dict[str, Order]:
@@ -93,11 +94,6 @@ def _orders(printed: bool) -> dict[tuple[str, Case], dict[str, Order]]:
             "E_ca": Order((Branch(tuple(p.to(HALF) for p in _TRACKING)),), "crlr:bias_CA_mitigate"),
         },
     }
-
-
-_START = (Power.of(alpha="-1/2", T="-1/2"),)
-_NOISE = (Power.of(alpha="1/2"),)
-_GONE = Decay(Power.of(alpha=1), HALF)
 
 
 def _mean_branch() -> Branch:
@@ -199,32 +195,28 @@ def table1(*, reading: Reading = "derived") -> tuple[RiskRow, ...]:
             errors = orders(method, case, reading=reading)
             branches = errors["R_gen"].branches
             for branch in branches:
-                condition = _condition(branch) if len(branches) > 1 else ""
+                condition = "γ = O(1/T)" if branch.slow_weights else "otherwise"
+                condition = condition if len(branches) > 1 else ""
                 rows.append(_risk_row(case, method, condition, branch, errors))
     return tuple(rows)
-
-
-def _condition(branch: Branch) -> str:
-    return "γ = O(1/T)" if branch.slow_weights else "otherwise"
 
 
 def _risk_row(
     case: Case, method: str, condition: str, gen: Branch, errors: dict[str, Order]
 ) -> RiskRow:
     # Where γ is not O(1/T), the branch of R_opt that takes γT → 0 is of no use.
-    opt = errors["R_opt"]
-    if condition == "otherwise":
-        opt = Order(opt.branches[:1], opt.theorem)
-    schedule, (risk,) = best([opt + Order((gen,))], static=method == "static")
+    opt, weights = errors["R_opt"], errors["E_caw"]
+    usable = Order(opt.branches[:1], opt.theorem) if condition == "otherwise" else opt
+    schedule, (risk,) = best([usable + Order((gen,))], static=method == "static")
     return RiskRow(
         case,
         method,
         condition,
-        Order(tuple(map(dominant, errors["R_opt"].branches)), opt.theorem),
+        Order(tuple(map(dominant, opt.branches)), opt.theorem),
         Order((dominant(gen),), errors["R_gen"].theorem),
         risk,
         schedule,
-        Order(tuple(map(dominant, errors["E_caw"].branches)), errors["E_caw"].theorem),
+        Order(tuple(map(dominant, weights.branches)), weights.theorem),
     )
 
 
@@ -234,11 +226,8 @@ def dominant(branch: Branch) -> Branch:
     >>> print(dominant(Branch((Power.of(n=-1), Power.of(n="-1/2"), Power.of(alpha=1, n="-1/2")))))
     n^-1/2
     """
-    kept = []
-    for i, term in enumerate(branch.terms):
-        others = (o for j, o in enumerate(branch.terms) if j != i)
-        if not any(_dominates(other, term) for other in others):
-            kept.append(term)
+    terms = branch.terms
+    kept = [t for t in terms if not any(_dominates(o, t) for o in terms if o is not t)]
     return Branch(tuple(kept), branch.slow_weights)
 
 
@@ -342,14 +331,8 @@ def _own_row(method: str, batch: str, reading: Reading, *, balanced: bool) -> Al
 
 def root(order: Order) -> Order:
     """The order of the root of a squared error."""
-    branches = tuple(
-        Branch(tuple(_root(term) for term in b.terms), b.slow_weights) for b in order.branches
-    )
-    return Order(branches, order.theorem)
-
-
-def _root(term: Power | Decay) -> Power | Decay:
-    return term.to(HALF) if isinstance(term, Power) else Decay(term.rate, term.power * HALF)
+    halved = (Branch(tuple(t.to(HALF) for t in b.terms), b.slow_weights) for b in order.branches)
+    return Order(tuple(halved), order.theorem)
 
 
 def describe(exponent: Exponent) -> str:
@@ -364,8 +347,6 @@ def describe(exponent: Exponent) -> str:
         return f"vanishes like n^-{shown(exponent)}"
     if exponent == 0:
         return "is not said to vanish"
-    return (
-        "has no bound"
-        if exponent == -math.inf
-        else f"has a bound that grows like n^{shown(-exponent)}"
-    )
+    if exponent == -math.inf:
+        return "has no bound"
+    return f"has a bound that grows like n^{shown(-exponent)}"

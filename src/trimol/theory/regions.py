@@ -21,13 +21,12 @@ from fractions import Fraction
 from typing import Literal
 
 from trimol.theory._orders import Exponent, Schedule
-from trimol.theory.rates import PLANNED, Case, orders
+from trimol.theory.rates import PLANNED, orders
 
 Region = Literal["I", "II", "III", "IV"]
 ERRORS = ("R_opt", "R_gen", "E_ca")
 # The figure's region IV.
 PRINTED_BALANCE = Schedule(a=Fraction(1, 2), c=Fraction(1, 4), t=Fraction(4, 5))
-_CASE: Case = "SC"
 
 
 @dataclass(frozen=True)
@@ -78,14 +77,16 @@ def grid(
 
 def cell(schedule: Schedule) -> Cell:
     """A schedule's region and exponents."""
-    bounded = orders(PLANNED, _CASE)
-    exponents = {name: bounded[name].exponent(schedule) for name in ERRORS}
-    return Cell(schedule, region(schedule), exponents)
+    return Cell(schedule, region(schedule), _exponents(schedule))
+
+
+def _exponents(schedule: Schedule) -> dict[str, Exponent]:
+    bounded = orders(PLANNED, "SC")
+    return {name: bounded[name].exponent(schedule) for name in ERRORS}
 
 
 def _all_vanish(schedule: Schedule) -> bool:
-    bounded = orders(PLANNED, _CASE)
-    return all(bounded[name].exponent(schedule) > 0 for name in ERRORS)
+    return all(exponent > 0 for exponent in _exponents(schedule).values())
 
 
 def _tracks(schedule: Schedule) -> bool:
