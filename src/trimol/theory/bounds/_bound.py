@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, ParamSpec, TypeVar, get_args
 
 from trimol import _checks as checks
 from trimol._failures import BadValue
@@ -31,6 +31,7 @@ _ARGUMENTS = {
     "reading": '``"derived"`` for what the proof gives, ``"printed"`` for what the paper prints.',
 }
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Given = ParamSpec("_Given")
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,18 @@ def documented(function: _Function) -> _Function:
     args = "\n".join(f"    {name}: {said.get(name) or _ARGUMENTS[name]}" for name in names)
     function.__doc__ = f"{text.rstrip()}\n\nArgs:\n{args}\n{example}{rest}"
     return function
+
+
+def arguments_of(
+    original: Callable[_Given, Any],
+) -> Callable[[Callable[..., Bound]], Callable[_Given, Bound]]:
+    """Let a function that hands its arguments on have those of another, in `help` and for types."""
+
+    def give(function: Callable[..., Bound]) -> Callable[_Given, Bound]:
+        function.__signature__ = inspect.signature(original)  # type: ignore[attr-defined]
+        return documented(function)
+
+    return give
 
 
 def check_steps(alpha: float, gamma: float, T: int, rho: float = 0.0) -> None:

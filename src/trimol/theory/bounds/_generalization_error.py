@@ -1,19 +1,18 @@
 """Bounds of the generalization error and, with the optimization error added, of the risk."""
 
 import math
+from typing import Any
 
 from trimol.theory._constants import Constants
-from trimol.theory.bounds._bound import Bound, Reading, documented
+from trimol.theory.bounds._bound import Bound, Reading, arguments_of, documented
 from trimol.theory.bounds._optimization_error import optimization, optimization_sc
 from trimol.theory.bounds._stability_upper import ANALYSED_SAMPLES, stability, stability_sc
 
 _GEN, _POP = "E[R_gen]", "E[R_pop]"
 
 
-@documented
-def generalization(
-    constants: Constants, *, T: int, samples: int = ANALYSED_SAMPLES, reading: Reading = "derived"
-) -> Bound:
+@arguments_of(stability)
+def generalization(constants: Constants, **steps: Any) -> Bound:
     r"""R_gen without convexity: Theorem "PS generalization error of MoDo in the NC case".
 
     .. math:: E[R_{gen}] \le E\|\nabla F(A(S)) - \nabla F_S(A(S))\|_F
@@ -26,19 +25,11 @@ def generalization(
         >>> generalization(c, T=12).terms
         {'stability': 0.48, 'sampling': 0.01}
     """
-    return _generalization(constants, stability(constants, T=T, samples=samples, reading=reading))
+    return _generalization(constants, stability(constants, **steps))
 
 
-@documented
-def generalization_sc(
-    constants: Constants,
-    *,
-    alpha: float,
-    gamma: float,
-    T: int,
-    samples: int = ANALYSED_SAMPLES,
-    reading: Reading = "derived",
-) -> Bound:
+@arguments_of(stability_sc)
+def generalization_sc(constants: Constants, **steps: Any) -> Bound:
     """R_gen with strong convexity: Theorem "PS generalization error of MoDo in SC case".
 
     As `generalization`, with ε_F of `stability_sc`, whose limits these are.
@@ -48,10 +39,7 @@ def generalization_sc(
         >>> generalization_sc(c, alpha=0.1, gamma=1e-6, T=100).largest
         'stability'
     """
-    stable = stability_sc(
-        constants, alpha=alpha, gamma=gamma, T=T, samples=samples, reading=reading
-    )
-    return _generalization(constants, stable)
+    return _generalization(constants, stability_sc(constants, **steps))
 
 
 @documented
@@ -80,16 +68,9 @@ def population(
     )
 
 
-@documented
+@arguments_of(population)
 def population_sc(
-    constants: Constants,
-    *,
-    alpha: float,
-    gamma: float,
-    T: int,
-    rho: float = 0.0,
-    samples: int = ANALYSED_SAMPLES,
-    reading: Reading = "derived",
+    constants: Constants, *, rho: float = 0.0, samples: int = ANALYSED_SAMPLES, **steps: Any
 ) -> Bound:
     """R_pop with strong convexity: `optimization_sc` + `generalization_sc`.
 
@@ -99,10 +80,8 @@ def population_sc(
         6
     """
     return combined(
-        optimization_sc(constants, alpha=alpha, gamma=gamma, T=T, rho=rho, reading=reading),
-        generalization_sc(
-            constants, alpha=alpha, gamma=gamma, T=T, samples=samples, reading=reading
-        ),
+        optimization_sc(constants, rho=rho, **steps),
+        generalization_sc(constants, samples=samples, **steps),
     )
 
 

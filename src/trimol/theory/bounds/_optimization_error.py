@@ -1,6 +1,7 @@
 r"""Bounds of the optimization error, :math:`E_A[\min_{t \le T} R_{opt}(x_t)]`."""
 
 import math
+from typing import Any
 
 from trimol import _checks as checks
 from trimol.theory._constants import Constants
@@ -11,6 +12,7 @@ from trimol.theory.bounds._bound import (
     THREE_SAMPLES,
     Bound,
     Reading,
+    arguments_of,
     check_steps,
     documented,
     is_printed,
@@ -108,16 +110,8 @@ def optimization_last(
     )
 
 
-@documented
-def optimization_sc(
-    constants: Constants,
-    *,
-    alpha: float,
-    gamma: float,
-    T: int,
-    rho: float = 0.0,
-    reading: Reading = "derived",
-) -> Bound:
+@arguments_of(optimization_last)
+def optimization_sc(constants: Constants, *, reading: Reading = "derived", **steps: Any) -> Bound:
     """R_opt of MoDo: Theorem "PS optimization error of MoDo" (2), the strongly convex case.
 
     The smaller of `optimization` and `optimization_last`.
@@ -127,9 +121,8 @@ def optimization_sc(
         >>> optimization_sc(c, alpha=0.1, gamma=0.1, T=1000).of  # λ moves too much for the last
         'E[min_t R_opt(x_t)]'
     """
-    mean = optimization(constants, alpha=alpha, gamma=gamma, T=T, rho=rho)
-    last = optimization_last(constants, alpha=alpha, gamma=gamma, T=T, rho=rho, reading=reading)
-    return min(mean, last, key=float)
+    last = optimization_last(constants, reading=reading, **steps)
+    return min(optimization(constants, **steps), last, key=float)
 
 
 @documented

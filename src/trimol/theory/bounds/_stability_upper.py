@@ -2,6 +2,8 @@ r"""Upper bounds of the MOL uniform stability,
 :math:`\epsilon_F^2 = \sup_z E_A\|\nabla F_z(A(S)) - \nabla F_z(A(S'))\|_F^2` for neighbouring data.
 """
 
+from typing import Any
+
 from trimol import _checks as checks
 from trimol.theory._constants import Constants
 from trimol.theory.bounds._bound import (
@@ -10,6 +12,7 @@ from trimol.theory.bounds._bound import (
     Bound,
     Limit,
     Reading,
+    arguments_of,
     check_steps,
     documented,
     is_printed,
@@ -145,16 +148,8 @@ def _printed_terms(constants: Constants, alpha: float, gamma: float) -> dict[str
     }
 
 
-@documented
-def stability_sc(
-    constants: Constants,
-    *,
-    alpha: float,
-    gamma: float,
-    T: int,
-    samples: int = ANALYSED_SAMPLES,
-    reading: Reading = "derived",
-) -> Bound:
+@arguments_of(argument_stability)
+def stability_sc(constants: Constants, **steps: Any) -> Bound:
     r"""ε_F² with strong convexity: Theorem "PS generalization error of MoDo in SC case" (a).
 
     :math:`\ell_{F,1}^2 = M\ell_{f,1}^2` times `argument_stability`, with its limits.
@@ -164,9 +159,7 @@ def stability_sc(
         >>> round(float(stability_sc(c, alpha=0.1, gamma=1e-6, T=100)), 4)
         0.0108
     """
-    arguments = argument_stability(
-        constants, alpha=alpha, gamma=gamma, T=T, samples=samples, reading=reading
-    )
+    arguments = argument_stability(constants, **steps)
     return Bound(
         _OF,
         {name: constants.ell_F1**2 * value for name, value in arguments.terms.items()},
