@@ -2,8 +2,13 @@
 
 import os
 import socket
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
+from torch.multiprocessing.spawn import spawn
 
 
 def join(rank: int, port: int) -> None:
@@ -21,6 +26,22 @@ def join(rank: int, port: int) -> None:
 
 def free_port() -> int:
     """A port that nobody uses."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        return int(place.getsockname()[1])
+
+
+def assert_as_one(
+    work: Callable[[int, int, str], None],
+    outcome: Callable[[str], dict[str, Any]],
+    names: Iterable[str],
+    folder: Path,
+) -> None:
+    """Two processes, each of which writes its outcomes by name, end alike, and as one alone."""
+    spawn(work, args=(free_port(), str(folder)), nprocs=2)
+    first, second = (torch.load(folder / f"{rank}.pt", weights_only=True) for rank in (0, 1))
+    for name in names:
+        alone = outcome(name)
+        assert torch.equal(first[name]["params"], second[name]["params"]), name
+        torch.testing.assert_close(first[name]["params"], alone["params"], rtol=1e-9, atol=1e-11)
+        assert first[name]["record"] == pytest.approx(alone["record"], rel=1e-6, abs=1e-9), name

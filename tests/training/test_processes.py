@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from pair import free_port, join
+from pair import assert_as_one, join
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
 
 from trimol.tasks import Batch, Data, Task
 from trimol.training import assess, start, train
@@ -64,10 +63,4 @@ def work(rank: int, port: int, folder: str) -> None:
 
 @pytest.mark.slow
 def test_two_processes_equal_one(tmp_path: Path) -> None:
-    spawn(work, args=(free_port(), str(tmp_path)), nprocs=2)
-    first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
-    for name in METHODS:
-        alone = outcome(name)
-        assert torch.equal(first[name]["params"], second[name]["params"]), name
-        torch.testing.assert_close(first[name]["params"], alone["params"], rtol=1e-9, atol=1e-11)
-        assert first[name]["record"] == pytest.approx(alone["record"], rel=1e-6, abs=1e-9), name
+    assert_as_one(work, outcome, METHODS, tmp_path)
