@@ -60,8 +60,6 @@ class Estimates:
         ell_f: Gradient norms ‖∇f_m‖, over batches, objectives and points.
         ell_f1: Largest absolute eigenvalues of the Hessians of f_m.
         smallest: Smallest eigenvalues of these Hessians.
-        mu: The least of the smallest eigenvalues where it is positive, else None.
-        mu_reason: What ``mu`` says of strong convexity, in words.
         curvature_error: The largest Lanczos residual: how far off an eigenvalue may be.
         G: Frobenius norms of the batches' gradients.
         variance: The gradients' variance between single samples, at x; None with one batch.
@@ -74,8 +72,6 @@ class Estimates:
     ell_f: Measured
     ell_f1: Measured
     smallest: Measured
-    mu: float | None
-    mu_reason: str
     curvature_error: float
     G: Measured
     variance: float | None
@@ -83,6 +79,24 @@ class Estimates:
     M: int
     n: int
     points: int
+
+    @property
+    def mu(self) -> float | None:
+        """The least eigenvalue where it is positive, else None."""
+        return self.smallest.least if self.smallest.least > 0 else None
+
+    @property
+    def mu_reason(self) -> str:
+        """What the least eigenvalue says of strong convexity, in words."""
+        least = f"{self.smallest.least:.3g}"
+        if self.mu is None:
+            return (
+                f"none: a Hessian has the eigenvalue {least}, so the losses are not strongly convex"
+            )
+        return (
+            f"at most {least}: every Hessian seen is positive definite, here; that it is so "
+            "everywhere is for you to know"
+        )
 
     def constants(self, *, safety: float = 1.0) -> Constants:
         """These as `Constants`, those that are suprema times ``safety``, μ divided by it.
@@ -248,13 +262,10 @@ class _Survey:
         """What was seen, summed up."""
         samples = math.fsum(self.sizes)
         means = torch.tensor(self.sizes, dtype=torch.float64) @ torch.stack(self.values) / samples
-        smallest = Measured.of(self.smallest)
         return Estimates(
             ell_f=Measured.of(self.norms),
             ell_f1=Measured.of(self.largest),
-            smallest=smallest,
-            mu=smallest.least if smallest.least > 0 else None,
-            mu_reason=_mu_reason(smallest),
+            smallest=Measured.of(self.smallest),
             curvature_error=self.error,
             G=Measured.of(self.frobenius),
             variance=self._variance(samples),
@@ -294,18 +305,6 @@ def _moved(params: Sequence[Tensor], radius: float, seed: int) -> Iterator[None]
         with torch.no_grad():
             for p, before in zip(params, kept, strict=True):
                 p.copy_(before)
-
-
-def _mu_reason(smallest: Measured) -> str:
-    if smallest.least > 0:
-        return (
-            f"at most {smallest.least:.3g}: every Hessian seen is positive definite, here; that it "
-            "is so everywhere is for you to know"
-        )
-    return (
-        f"none: a Hessian has the eigenvalue {smallest.least:.3g}, so the losses are not strongly "
-        "convex"
-    )
 
 
 def _gap(means: Tensor, floor: float | Sequence[float]) -> float:

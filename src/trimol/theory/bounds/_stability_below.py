@@ -108,11 +108,12 @@ def stability_lower_sc(
 def _recursion(n: int, gamma: float, T: int, mu: float) -> dict[str, float]:
     """The proof's recursion for the mean differences of x and λ, solved."""
     alpha = 1 / (4 * mu * T)
+    # a, r, c₁ and c₂ of the docstring of `stability_lower_sc`.
     a = alpha * (1 - gamma * mu**2)
     rate = (1 - alpha * mu) * (1 - gamma * mu**2)
     along = a * gamma / n / (a + gamma * mu)
     across = 1 - gamma / n / (a + gamma * mu)
-    powers = (1 - rate**T) / (1 - rate)
+    powers = (1 - rate**T) / (1 - rate)  # 1 + r + … + r^(T−1)
     start = 1 + 1 / math.sqrt(2)  # bᵀλ₀, and E[bᵀλ'_t] does not fall (Lemma "grad_geq_0")
     return {
         "moving weights": start * T * along / n,
