@@ -76,8 +76,11 @@ def conflict_over_runs(directions: Iterable[Tensor]) -> ConflictOverRuns:
         runs += 1
     if total is None:
         raise BadValue("directions must hold at least one vector, found none")
-    readings = _readings(total, torch.tensor(squares, dtype=torch.float64), runs)
-    return ConflictOverRuns(*(None if each is None else float(each) for each in readings), runs)  # type: ignore[arg-type]
+    summed = torch.tensor(squares, dtype=torch.float64)
+    definition, mean_square, unbiased = _readings(total, summed, runs)
+    return ConflictOverRuns(
+        float(definition), float(mean_square), None if unbiased is None else float(unbiased), runs
+    )
 
 
 def conflict_of_sets(directions: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,12 +19,12 @@ from trimol._failures import BadValue
 from trimol.data import sizes
 from trimol.maths import simplex
 from trimol.methods import replicated
+from trimol.methods._replicated import Replicated
 from trimol.paper._studies import Watch
 from trimol.runs import _storage as files
 from trimol.tasks import Data
 from trimol.tasks._point import Formula
 from trimol.training import Replicas
-from trimol.training.replicas import ReplicaMethod
 
 KEPT = 10_000  # steps between states that are kept
 BLOCK = 256  # steps whose samples are drawn at once
@@ -34,14 +34,10 @@ _WORD_BITS = 53  # of a random word, those that a float64 holds
 
 @dataclass(frozen=True)
 class Arm:
-    """One setting of one method.
+    """One setting of one method: its name, α, hyper-parameters, and samples per step.
 
-    Attributes:
-        method: The method's name.
-        lr: α.
-        hyperparameters: The method's own, by name.
-        batch: Samples per step, over all draws, drawn with replacement; None: the whole training
-            set in every draw.
+    The samples are those of all draws, drawn with replacement; None: the whole training set in
+    every draw.
     """
 
     method: str
@@ -52,13 +48,7 @@ class Arm:
 
 @dataclass(frozen=True)
 class Trace:
-    """What was seen on the way.
-
-    Attributes:
-        steps: The K steps t that were asked for.
-        x: x_t, K × arms × trials × d.
-        weights: λ_{t+1}, which is computed at x_t: K × arms × trials × M.
-    """
+    """What was seen at K steps: x_t and λ_{t+1}, computed at x_t, both K × arms × trials × …."""
 
     steps: tuple[int, ...]
     x: Tensor
@@ -78,7 +68,7 @@ def simulate(
     watch: Watch | None = None,
     kept: Path | None = None,
 ) -> Trace:
-    r"""Run every arm on every trial: x_{t+1} = x_t − α (t + 1)^{-decay} d_t.
+    """Run every arm on every trial: x_{t+1} = x_t − α (t + 1)^-decay d_t.
 
     d_t is the method's direction, or what the task's optimizer makes of it.
 
@@ -87,8 +77,8 @@ def simulate(
         arms: The settings.
         data: The training sets, trials × n × d.
         start: x_0, one for all, or one a trial (trials × d).
-        seeds: One a trial: it names the trial's samples. Trials with the same seed and other data
-            are twins, which see the same indices.
+        seeds: One a trial. Trials with the same seed and other data are twins: they see the same
+            indices.
         steps: T.
         snapshots: The steps t, 0 to T, at which to record x_t and λ_{t+1}; only T by default.
         decay: How α falls with t.
@@ -136,19 +126,10 @@ def simulate(
 def measure(
     task: Formula, x: Tensor, weights: Tensor, data: Tensor, population: Tensor, rho: float = 0.0
 ) -> dict[str, Tensor]:
-    """The errors of every point: R_opt, R_pop, R_gen, the conflict and its vector.
+    """The errors of every point: x is ... × trials × d, λ ... × trials × M, data trials × n × d.
 
-    Args:
-        task: The closed forms.
-        x: Points, ... × trials × d.
-        weights: λ, ... × trials × M.
-        data: The training sets, trials × n × d.
-        population: E[z].
-        rho: ρ of the conflict-avoiding weights.
-
-    Returns:
-        ``R_opt``, ``R_pop``, ``R_gen`` (with its sign), ``E_ca`` and ``E_caw`` of each run (the
-        latter for ρ > 0), of shape ... × trials, and ``direction``, ∇F_S(λ − λ*_ρ), with d more.
+    ``R_opt``, ``R_pop``, ``R_gen`` (with its sign), ``E_ca`` and, for ρ > 0, ``E_caw`` of each run
+    have the shape ... × trials; ``direction``, ∇F_S(λ − λ*_ρ), and ``apart``, λ − λ*_ρ, one more.
     """
     # F is linear in z: ∇F_S is ∇F at the mean of the training set, that of the population at E[z].
     on_train, on_all = task.jacobian(x, data.mean(-2)), task.jacobian(x, population)
@@ -194,12 +175,8 @@ def sample_indices(seed: int, block: int, count: int, size: int) -> np.ndarray:
 class Blocks:
     """The samples of all replicas, a block of steps at a time (`sample_indices`).
 
-    F is linear in z, so that all samples of a draw are one: their mean.
-
-    Args:
-        data: The training sets, trials × n × d.
-        seeds: One a trial.
-        budgets: For each arm its samples per step (None: all, in every draw), and its draws.
+    F is linear in z, so that all samples of a draw are one: their mean. For each arm ``budgets``
+    has its samples per step (None: all, in every draw), and its draws.
     """
 
     def __init__(
@@ -234,9 +211,9 @@ class Blocks:
 
 
 class _Several:
-    """Replicas of several methods in a row, which step as one (`ReplicaMethod`)."""
+    """Replicas of several methods in a row, which step as one (as `Replicated` of one method)."""
 
-    def __init__(self, parts: Sequence[ReplicaMethod]) -> None:
+    def __init__(self, parts: Sequence[Replicated]) -> None:
         self.parts, self.sizes = list(parts), [len(part.weights) for part in parts]
         self.draws = max(part.draws for part in parts)
         self.step = 0
@@ -300,7 +277,7 @@ def _program(
     return program
 
 
-def _replicated(task: Formula, arms: Sequence[Arm], trials: int) -> ReplicaMethod:
+def _replicated(task: Formula, arms: Sequence[Arm], trials: int) -> Replicated:
     """Arms that are alike as replicas of their method."""
     values = {
         name: _spread([arm.hyperparameters[name] for arm in arms], trials)

@@ -31,14 +31,9 @@ MOMENTS = 64  # steps at which a mean over steps is taken
 
 @dataclass(frozen=True)
 class Course:
-    """Step sizes as powers of T, and what the theorems then promise.
+    """Step sizes as powers of T, (factor, a) of factor · T^-a, and what the theorems then promise.
 
-    Attributes:
-        name: What it is for.
-        alpha: (factor, a) of α = factor · T^-a.
-        gamma: The same of γ.
-        rho: The same of ρ.
-        promised: The exponents e of the bounds O(T^-e), by error.
+    ``promised`` are the exponents e of the bounds O(T^-e), by error.
     """
 
     name: str

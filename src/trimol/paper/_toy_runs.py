@@ -38,18 +38,14 @@ NEAR = 0.1
 class ToyTables:
     """What the toy study measured.
 
-    Attributes:
-        trajectories: The runs with seed 0 in detail: what the figures draw.
-        progress: Every 1/50 of the way, for every seed.
-        ends: How every run ended, when it first came near the empirical Pareto set (``arrival``)
-            and when it left the valley above x2 = 0 for good (``left``).
-        source: Where the data come from, in words.
+    ``ends`` says also when a run first came near the empirical Pareto set (``arrival``) and when it
+    left the valley above x2 = 0 for good (``left``).
     """
 
-    trajectories: polars.DataFrame
-    progress: polars.DataFrame
-    ends: polars.DataFrame
-    source: str
+    trajectories: polars.DataFrame  # the runs with seed 0 in detail: what the figures draw
+    progress: polars.DataFrame  # every 1/50 of the way, for every seed
+    ends: polars.DataFrame  # how every run ended
+    source: str  # where the data come from, in words
 
 
 def toy(
@@ -60,15 +56,7 @@ def toy(
     variant: Variant = "corrected",
     watch: Watch | None = None,
 ) -> ToyTables:
-    """Run the toy, or read what was run before.
-
-    Args:
-        folder: Where finished parts are kept.
-        seeds: Seeds of sampling; the starts and methods of one seed see the same samples.
-        steps: T.
-        variant: Of the problem.
-        watch: Called with (steps done, T).
-    """
+    """Run the toy, or read what was run before: the starts and arms of one seed see one sample."""
     if seeds < 1:
         raise BadValue(f"seeds must be at least 1, found {seeds}")
     task = Toy(variant=variant)
@@ -118,8 +106,10 @@ def _compute(
         kept=kept,
     )
     coarse = _thin(trace, max(1, len(trace.steps) // 50))
+    first = len(STARTS)  # the trials of seed 0
+    shown = Trace(trace.steps, trace.x[:, :, :first], trace.weights[:, :, :first])
     return {
-        "trajectories": _table(task, data, _trials(trace, len(STARTS)), trials[: len(STARTS)]),
+        "trajectories": _table(task, data, shown, trials[:first]),
         "progress": _table(task, data, coarse, trials),
         "ends": _ends(task, data, trace, trials),
     }
@@ -137,10 +127,6 @@ def _starts(trials: Sequence[tuple[int, int]]) -> Tensor:
 def _thin(trace: Trace, every: int) -> Trace:
     kept = sorted({*range(0, len(trace.steps), every), len(trace.steps) - 1})
     return Trace(tuple(trace.steps[i] for i in kept), trace.x[kept], trace.weights[kept])
-
-
-def _trials(trace: Trace, first: int) -> Trace:
-    return Trace(trace.steps, trace.x[:, :, :first], trace.weights[:, :, :first])
 
 
 def _table(

@@ -86,7 +86,7 @@ class Quadratic(Formula):
         self.mean, self.law = float(mean), law
         self.std = nonnegative("std", std)
         self.seed = whole_number("seed", seed, least=0)
-        self.start = torch.full((self.dimension,), float(start), dtype=torch.float64)
+        self.start: Tensor = torch.full((self.dimension,), float(start), dtype=torch.float64)
         # The class names three; how many there are is each instance's.
         self.objectives = tuple(f"f{m + 1}" for m in range(len(self.b1)))
 

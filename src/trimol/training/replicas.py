@@ -134,35 +134,6 @@ class ReplicaSampler(Protocol):
         """How many samples a replica takes in this step."""
 
 
-class ReplicaMethod(Protocol):
-    """The weights of R runs, as `trimol.methods.replicated` makes them of one method."""
-
-    @property
-    def weights(self) -> Tensor:
-        """λ, R × M."""
-
-    @property
-    def step(self) -> int:
-        """Steps done."""
-
-    @property
-    def draws(self) -> int:
-        """How many independent batches a step takes."""
-
-    @property
-    def due(self) -> bool:
-        """Whether the next step computes new weights."""
-
-    def direction(self, evidence: Any) -> Any:
-        """New weights, then the direction that x moves against."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """All that changes from step to step."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state."""
-
-
 class _BySeed:
     """The samplers of the single runs, one for each seed."""
 
@@ -188,7 +159,7 @@ class Replicas:
 
     Args:
         task: What to train.
-        method: The method's name, or the weights of all replicas themselves (`ReplicaMethod`).
+        method: The method's name, or replicas of it (as `trimol.methods.replicated` makes them).
         seeds: One for each replica: its start and its samples.
         lr: α, for all or one for each replica (a tensor of R entries).
         hyperparameters: The method's own; a tensor holds one value for each replica
@@ -228,7 +199,7 @@ class Replicas:
     def __init__(
         self,
         task: Task,
-        method: str | ReplicaMethod,
+        method: str | Any,
         *,
         seeds: Sequence[int],
         lr: float | Tensor = 0.1,
@@ -247,7 +218,7 @@ class Replicas:
                 f"task {task.name!r} counts the samples of each objective, of which replicas may "
                 "have different numbers: train its runs one by one"
             )
-        self.method: ReplicaMethod = (
+        self.method = (
             methods.replicated(
                 method,
                 replicas=len(self.seeds),
@@ -345,12 +316,7 @@ class Replicas:
         return weights
 
     def gradients(self, batch: Batch, replicas: slice = slice(None)) -> tuple[Tensor, Tensor]:
-        """F and ∇F of one batch, in eval mode: R × M losses and the R × M × d Jacobian.
-
-        Args:
-            batch: The samples, the same for every replica.
-            replicas: Which replicas.
-        """
+        """F and ∇F of one batch for these replicas, in eval mode: R × M and R × M × d."""
         shared = [self.params[name][replicas].detach().requires_grad_() for name in self._shared]
         params = {name: p[replicas] for name, p in self.params.items()}
         params |= zip(self._shared, shared, strict=True)
@@ -492,8 +458,8 @@ class Replicas:
             self._optimizer.step()
             with torch.no_grad():
                 for p, old in zip(self._trained, before, strict=True):
-                    share = self._lr.to(p).view(-1, *[1] * (p.dim() - 1))
-                    p.copy_(old + share * (p - old))
+                    own = self._lr.to(p).view(-1, *[1] * (p.dim() - 1))
+                    p.copy_(old + own * (p - old))
         for p in self._trained:
             p.grad = None
 
