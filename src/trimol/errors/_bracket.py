@@ -54,15 +54,10 @@ class Bracket:
 
 @dataclass(frozen=True)
 class Numbers:
-    """K numbers of each of n clusters.
+    """K numbers of each of n clusters."""
 
-    Attributes:
-        values: n × K, in float64.
-        sizes: How many samples each cluster holds: n, or n × K where each number has its own.
-    """
-
-    values: Tensor
-    sizes: Tensor
+    values: Tensor  # n × K, in float64
+    sizes: Tensor  # samples of each cluster: n, or n × K where each number has its own
 
     @cached_property
     def mean(self) -> Tensor:
@@ -97,15 +92,10 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Norm:
-    """The norm of the mean of n vectors of any length, from their inner products.
+    """The norm of the mean of n vectors of any length, from their inner products."""
 
-    Attributes:
-        gramian: ⟨v_a, v_b⟩ of the n clusters, n × n, in float64.
-        sizes: How many samples each cluster holds.
-    """
-
-    gramian: Tensor
-    sizes: Tensor
+    gramian: Tensor  # ⟨v_a, v_b⟩ of the n clusters, n × n, in float64
+    sizes: Tensor  # samples of each cluster
 
     @cached_property
     def square(self) -> float:

@@ -231,17 +231,11 @@ class _Source:
 
 
 class _Cluster(NamedTuple):
-    """One batch, of all processes together.
+    """One batch, of all processes together."""
 
-    Attributes:
-        losses: M numbers.
-        rows: The M × d gradients.
-        size: How many samples: one number, or M.
-    """
-
-    losses: Tensor
-    rows: Tensor
-    size: Tensor
+    losses: Tensor  # M numbers
+    rows: Tensor  # the M × d gradients
+    size: Tensor  # how many samples: one number, or M
 
 
 class _Total:
@@ -282,19 +276,12 @@ class _Total:
 
 @dataclass(frozen=True)
 class _Combination:
-    """A combination c of the objectives that A has chosen, and what B tells of ∇F c.
+    """A combination c of the objectives that A has chosen, and what B tells of ∇F c."""
 
-    Attributes:
-        coefficients: c, M numbers.
-        length: ‖q‖, the direction q = ∇F_A c.
-        along: ⟨q, ∇f_m⟩ of B's clusters, n × M.
-        norm: ‖∇F c‖ from B's clusters.
-    """
-
-    coefficients: Tensor
-    length: float
-    along: Numbers
-    norm: Norm
+    coefficients: Tensor  # c, M numbers
+    length: float  # ‖q‖ of the direction q = ∇F_A c
+    along: Numbers  # ⟨q, ∇f_m⟩ of B's clusters, n × M
+    norm: Norm  # ‖∇F c‖ from B's clusters
 
     def lower(self, rho: float, alpha: float) -> float:
         """A bound of R (of R̃ with ρ) from below, too large with probability ``alpha``.
@@ -316,17 +303,11 @@ class _Combination:
 
 @dataclass(frozen=True)
 class _Findings:
-    """What the batches of one data set have shown.
+    """What the batches of one data set have shown."""
 
-    Attributes:
-        losses: Of all clusters.
-        gramian: Of the mean gradients of all clusters.
-        combinations: Those that A has chosen, in the order of `_chosen`.
-    """
-
-    losses: Numbers
-    gramian: Tensor
-    combinations: list[_Combination]
+    losses: Numbers  # of all clusters
+    gramian: Tensor  # of the mean gradients of all clusters
+    combinations: list[_Combination]  # in the order of `_chosen`
 
     @property
     def shortest(self) -> _Combination:

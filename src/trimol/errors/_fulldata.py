@@ -29,18 +29,11 @@ _END = object()
 
 @dataclass(frozen=True)
 class FullData:
-    """Means over a whole data set, in float64.
+    """Means over a whole data set, in float64."""
 
-    Attributes:
-        losses: F_S, one entry per objective.
-        jacobian: ∇F_S, M × d: one row per objective.
-        samples: How many samples they are the mean of, over all processes; M numbers, in float64,
-            where objectives have samples of their own.
-    """
-
-    losses: Tensor
-    jacobian: Tensor
-    samples: float | Tensor
+    losses: Tensor  # F_S, one entry per objective
+    jacobian: Tensor  # ∇F_S, M × d
+    samples: float | Tensor  # of all processes; M numbers where objectives have their own
 
 
 def full_data(

@@ -131,15 +131,10 @@ Term = Power | Decay
 
 @dataclass(frozen=True)
 class Branch:
-    """A sum of terms that bounds an error where a condition holds.
-
-    Attributes:
-        terms: The terms.
-        slow_weights: Whether it takes γ = O(1/T).
-    """
+    """A sum of terms that bounds an error where a condition holds."""
 
     terms: tuple[Term, ...]
-    slow_weights: bool = False
+    slow_weights: bool = False  # whether it takes γ = O(1/T)
 
     def holds(self, schedule: Schedule) -> bool:
         """Whether the condition holds."""

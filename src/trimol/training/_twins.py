@@ -91,17 +91,11 @@ class Twins:
 
 
 class Pairs(NamedTuple):
-    """Some twins whose runs are done.
+    """Some twins whose runs are done."""
 
-    Attributes:
-        gradients: From a batch to ∇F at A(S) and A(S'), twins × 2 × M × d.
-        first: From a batch to ∇F at A(S), twins × M × d.
-        distances: ‖A(S) − A(S')‖ of each.
-    """
-
-    gradients: Callable[[Batch], Tensor]
-    first: Callable[[Batch], Tensor]
-    distances: Tensor
+    gradients: Callable[[Batch], Tensor]  # ∇F of a batch at A(S) and A(S'), twins × 2 × M × d
+    first: Callable[[Batch], Tensor]  # ∇F of a batch at A(S), twins × M × d
+    distances: Tensor  # ‖A(S) − A(S')‖ of each
 
 
 def together(twins: Twins, method: str, steps: int, how: Mapping[str, Any]) -> Iterator[Pairs]:

@@ -211,17 +211,11 @@ def place(run: Run, batch: Batch) -> Batch:
 
 
 class _Draw(NamedTuple):
-    """This process's share of a draw.
+    """This process's share of a draw."""
 
-    Attributes:
-        losses: Without counts, such that their mean over processes is F.
-        counts: The samples of each objective in it; None if every sample has every objective.
-        representation: What the heads see of it, for a method that asks for it.
-    """
-
-    losses: Tensor
-    counts: Tensor | None
-    representation: list[Tensor]
+    losses: Tensor  # without counts, such that their mean over processes is F
+    counts: Tensor | None  # samples of each objective; None if every sample has every objective
+    representation: list[Tensor]  # what the heads see of it, for a method that asks for it
 
 
 def _parts(run: Run) -> int:
