@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.random import Philox
 from torch import Tensor
 
+from trimol import simplex
 from trimol._failures import BadValue
 from trimol.data import sizes
-from trimol.maths import simplex
+from trimol.maths._streams import stream
 from trimol.methods import replicated
 from trimol.methods._replicated import Replicated
 from trimol.paper._studies import Watch
@@ -166,8 +166,7 @@ def sample_indices(seed: int, block: int, count: int, size: int) -> np.ndarray:
     They are a function of (seed, block) alone: a Philox generator with the seed as its key, and the
     block in its counter.
     """
-    stream = Philox(key=seed, counter=[0, 0, block, 0])
-    words = stream.random_raw(BLOCK * count).reshape(count, BLOCK).T
+    words = stream(seed, 0, block).random_raw(BLOCK * count).reshape(count, BLOCK).T
     # Index by index, so that a step's first indices do not depend on how many more it takes.
     return np.asarray((words >> (64 - _WORD_BITS)) * 2.0**-_WORD_BITS * size, dtype=np.int64)
 
