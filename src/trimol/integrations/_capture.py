@@ -30,8 +30,8 @@ class Capture:
     def changed(self, module: nn.Module) -> dict[str, Any] | None:
         """What has changed, by dotted name; ``None`` if that cannot be saved."""
         now, fresh = dict(_walk(module)), self._fresh
-        found = {k: v for k, v in now.items() if k not in fresh or not _same(v, fresh[k])}
-        return found if all(map(_plain, found.values())) else None
+        changed = {k: v for k, v in now.items() if k not in fresh or not _same(v, fresh[k])}
+        return changed if all(map(_plain, changed.values())) else None
 
     def renew(self, module: nn.Module, device: torch.device) -> None:
         """Make it a new module again: by its own `reset` if it has one."""

@@ -49,8 +49,8 @@ class MLflow:
             self.client.set_terminated(self.run)
 
     def _new_run(self, experiment: str, name: str | None) -> str:
-        found = self.client.get_experiment_by_name(experiment)
-        home = self.client.create_experiment(experiment) if found is None else found.experiment_id
+        known = self.client.get_experiment_by_name(experiment)
+        home = self.client.create_experiment(experiment) if known is None else known.experiment_id
         created: str = self.client.create_run(home, run_name=name).info.run_id
         return created
 

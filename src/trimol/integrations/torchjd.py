@@ -83,20 +83,20 @@ class TorchJD(Method):
     ) -> None:
         super().__init__(params, objectives, weights=weights, every=every)
         theirs = require("torchjd.aggregation", extra="torchjd", purpose="TorchJD as a guest")
-        found = _named(theirs, guest) if isinstance(guest, str) else guest
+        own = _named(theirs, guest) if isinstance(guest, str) else guest
         # No submodule: their buffers are None at first, and their state_dict does not load then.
-        object.__setattr__(self, "guest", found)
-        self.of, self._inner = _understood(theirs, found, of)
+        object.__setattr__(self, "guest", own)
+        self.of, self._inner = _understood(theirs, own, of)
         self.needs = _NEEDS[self.of]  # type: ignore[misc]  # of this guest, not of the class
         self.draws = _checked_draws(draws, self.of)
         if self.of == "direction" and every != 1:
             raise BadValue(
-                f"every must be 1 with {type(found).__name__}, which gives directions and no "
+                f"every must be 1 with {type(own).__name__}, which gives directions and no "
                 f"weights to keep, found {every}"
             )
         self.seed = seed
         self._direction: Tensor | None = None
-        self._capture = Capture(found)
+        self._capture = Capture(own)
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """The guest's weights; λ0 if it gives a direction, which is kept for `scalar`."""
@@ -167,8 +167,8 @@ def _named(theirs: Any, name: str) -> nn.Module:
     kinds = [n for n in theirs.__all__ if n not in ("Aggregator", "Weighting")]
     if name not in kinds:
         raise BadValue(f"guest must be one of {', '.join(kinds)}, found {name!r}")
-    found: nn.Module = getattr(theirs, name)()
-    return found
+    made: nn.Module = getattr(theirs, name)()
+    return made
 
 
 def _understood(theirs: Any, guest: nn.Module, of: Of | None) -> tuple[Of, str]:

@@ -231,11 +231,9 @@ class Replicated:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from a saved state, bit for bit."""
-        found = tuple(state["weights"].shape)
-        if found != tuple(self.weights.shape):
-            raise BadValue(
-                f"state must have weights of shape {tuple(self.weights.shape)}, found {found}"
-            )
+        own, saved = tuple(self.weights.shape), tuple(state["weights"].shape)
+        if saved != own:
+            raise BadValue(f"state must have weights of shape {own}, found {saved}")
         for name, tensor in {"weights": state["weights"], **state["state"]}.items():
             setattr(self.method, name, tensor.clone())
         self.method.step.fill_(int(state["step"]))

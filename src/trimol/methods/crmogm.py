@@ -11,9 +11,9 @@ from trimol.methods.base import Checked
 from trimol.methods.mgda import mgda_weights
 
 
-def crmogm_step(weights: Tensor, found: Tensor, alpha: float | Tensor) -> Tensor:
+def crmogm_step(weights: Tensor, fresh: Tensor, alpha: float | Tensor) -> Tensor:
     """λ ← αλ + (1 − α)λ̂, on tensors (batchable); stays on the simplex to rounding."""
-    moved = alpha * weights + (1 - alpha) * found
+    moved = alpha * weights + (1 - alpha) * fresh
     return moved / moved.sum(-1, keepdim=True)
 
 
@@ -78,5 +78,5 @@ class CRMOGM(GramianMethod):
 
     def solve(self, gramian: Tensor) -> Tensor:
         """The average of the old weights and those of this batch."""
-        found = mgda_weights(gramian, self.rho).to(self.weights)
-        return crmogm_step(self.weights, found, self.alpha)
+        fresh = mgda_weights(gramian, self.rho).to(self.weights)
+        return crmogm_step(self.weights, fresh, self.alpha)

@@ -14,10 +14,10 @@ from trimol.testing._row import Row
 
 WORLD = 2
 STEPS = 3
-Found = dict[str, Tensor]
+Trained = dict[str, Tensor]
 
 
-def run(row: Row, *, trunk_only: bool, rank: int | None) -> Found:
+def run(row: Row, *, trunk_only: bool, rank: int | None) -> Trained:
     """Train a little; ``rank`` None is one process on the joined batch."""
     net = network()
     method = row.new(net.trunk.parameters() if trunk_only else net.parameters())
@@ -28,8 +28,7 @@ def run(row: Row, *, trunk_only: bool, rank: int | None) -> Found:
         parts = [batch(size=8, seed=10 * step + i) for i in range(method.draws)]
         if rank is not None:
             parts = [(x.chunk(WORLD)[rank], y.chunk(WORLD)[rank]) for x, y in parts]
-        found = [model(*part) for part in parts]
-        return Step([one for one, _ in found], [shared for _, shared in found])
+        return Step.of(model(*part) for part in parts)
 
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -46,27 +45,27 @@ def _worker(rank: int, rows: Mapping[str, Row], folder: str) -> None:
     torch.set_num_threads(1)
     meeting = f"file://{folder}/meeting"
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=WORLD)
-    found = {
+    trained = {
         f"{name}-{trunk_only}": run(row, trunk_only=trunk_only, rank=rank)
         for name, row in rows.items()
         for trunk_only in (False, True)
     }
-    torch.save(found, Path(folder) / f"{rank}.pt")
+    torch.save(trained, Path(folder) / f"{rank}.pt")
     dist.destroy_process_group()
 
 
-def run_in_processes(rows: Mapping[str, Row], folder: Path) -> list[dict[str, Found]]:
-    """Train every row in two processes; what each rank found, by ``name-trunk_only``."""
+def run_in_processes(rows: Mapping[str, Row], folder: Path) -> list[dict[str, Trained]]:
+    """Train every row in two processes; what each rank got, by ``name-trunk_only``."""
     spawn(_worker, args=(dict(rows), str(folder)), nprocs=WORLD)
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(WORLD)]
 
 
 def assert_two_processes_equal_the_joined_batch(
-    ranks: list[dict[str, Found]], name: str, row: Row
+    ranks: list[dict[str, Trained]], name: str, row: Row
 ) -> None:
     """Both ranks hold the same bits, and those of one process on the joined batch to rounding."""
     for trunk_only in (False, True):
-        one, two = (found[f"{name}-{trunk_only}"] for found in ranks)
+        one, two = (rank[f"{name}-{trunk_only}"] for rank in ranks)
         joined = run(row, trunk_only=trunk_only, rank=None)
         for key in joined:
             assert torch.equal(one[key], two[key]), f"{key} differs between the ranks"

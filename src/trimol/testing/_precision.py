@@ -20,11 +20,11 @@ def assert_grad_scaler_sees_the_scaled_direction(row: Row) -> None:
     jacobian = step[row.moves_on].jacobian(params)
     scaler.scale(row.call(method, step)).backward()
     scaler.unscale_(torch.optim.SGD(params, lr=0.1))
-    found = flat_gradient(params)
+    direction = flat_gradient(params)
     row.call(twin, other.step(twin.draws)).backward()
-    torch.testing.assert_close(found, flat_gradient(other.parameters()))
+    torch.testing.assert_close(direction, flat_gradient(other.parameters()))
     if row.combines:
-        torch.testing.assert_close(found, row.used(method, before).float() @ jacobian)
+        torch.testing.assert_close(direction, row.used(method, before).float() @ jacobian)
 
 
 def assert_a_step_that_is_not_finite_never_enters_the_weights(row: Row) -> None:

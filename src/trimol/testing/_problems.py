@@ -22,6 +22,12 @@ class Step:
     losses: list[Tensor]
     shared: list[Tensor]
 
+    @classmethod
+    def of(cls, draws: Iterable[tuple[Tensor, Tensor]]) -> "Step":
+        """From losses and representation of each draw, as the networks here give them."""
+        losses, shared = zip(*draws, strict=True)
+        return cls(list(losses), list(shared))
+
     def jacobian(self, params: Sequence[Tensor]) -> Tensor:
         """The mean over the draws of their Jacobians, M × d."""
         return torch.stack([naive_jacobian(one, params) for one in self.losses]).mean(0)
@@ -50,17 +56,14 @@ class TwoHeads(nn.Module):
 
     def losses(self, batch: Batch) -> Tensor:
         """The losses alone."""
-        found: Tensor = self(*batch)[0]
-        return found
+        losses: Tensor = self(*batch)[0]
+        return losses
 
     def step(self, draws: int, seed: int = 0) -> Step:
         """One step's losses on batches that the seed names."""
         dtype = next(self.parameters()).dtype
-        found = [
-            self(*batch(tasks=len(self.heads), dtype=dtype, seed=100 * seed + i))
-            for i in range(draws)
-        ]
-        return Step([one for one, _ in found], [shared for _, shared in found])
+        names = (100 * seed + i for i in range(draws))
+        return Step.of(self(*batch(tasks=len(self.heads), dtype=dtype, seed=n)) for n in names)
 
 
 class Linear(nn.Module):
@@ -80,8 +83,7 @@ class Linear(nn.Module):
 
     def step(self, draws: int, seed: int = 0) -> Step:
         """One step's losses: every draw is the whole problem, so that there is no noise."""
-        found = [self() for _ in range(draws)]
-        return Step([one for one, _ in found], [shared for _, shared in found])
+        return Step.of(self() for _ in range(draws))
 
 
 Problem = TwoHeads | Linear

@@ -40,16 +40,16 @@ def _saved(*parts: Any) -> io.BytesIO:
     return file
 
 
-def assert_same_state(found: Method, want: Method) -> None:
+def assert_same_state(method: Method, want: Method) -> None:
     """Two methods hold the same state, to the bit."""
-    assert_same(found.state_dict(), want.state_dict())
+    assert_same(method.state_dict(), want.state_dict())
 
 
-def assert_same(found: Mapping[str, Any], want: Mapping[str, Any], but: Sequence[str] = ()) -> None:
+def assert_same(state: Mapping[str, Any], want: Mapping[str, Any], but: Sequence[str] = ()) -> None:
     """Two ``state_dict``s are the same, to the bit, but for the entries named."""
-    assert found.keys() == want.keys(), f"{found.keys() ^ want.keys()} in one state only"
-    for key in found:
-        assert key in but or _equal(found[key], want[key]), f"{key} differs"
+    assert state.keys() == want.keys(), f"{state.keys() ^ want.keys()} in one state only"
+    for key in state:
+        assert key in but or _equal(state[key], want[key]), f"{key} differs"
 
 
 def _equal(one: Any, two: Any) -> bool:

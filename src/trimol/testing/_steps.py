@@ -63,13 +63,13 @@ def assert_one_objective_is_plain_training(row: Row) -> None:
     step = model.step(method.draws)
     (want,) = step[row.moves_on].jacobian(params)
     row.call(method, step).backward()
-    found = flat_gradient(params)
+    direction = flat_gradient(params)
     if row.alone == "plain":
-        torch.testing.assert_close(found, want)
+        torch.testing.assert_close(direction, want)
         if row.total != "any":
             assert method.weights.tolist() == [1.0], f"weights {method.weights.tolist()}"
     else:
-        torch.testing.assert_close(found / found.norm(), want / want.norm())
+        torch.testing.assert_close(direction / direction.norm(), want / want.norm())
 
 
 def assert_a_sequence_of_scalars_is_a_vector(row: Row) -> None:
