@@ -55,9 +55,10 @@ class Zygote:
         print(json.dumps(order), file=self.process.stdin, flush=True)
         return int(self.process.stdout.readline())
 
-    def execute(self, config: RunConfig, folder: Path, kill_after: float | None) -> int:
-        """The exit code of a process that executes the run, and is killed if it takes longer."""
-        child = self.ask({"config": config.model_dump(mode="json"), "folder": str(folder)})
+    def execute(self, configs: list[RunConfig], folder: Path, kill_after: float | None) -> int:
+        """The exit code of a process that executes the runs, and is killed if it takes longer."""
+        dumped = [config.model_dump(mode="json") for config in configs]
+        child = self.ask({"configs": dumped, "folder": str(folder)})
         if kill_after is not None:
             time.sleep(kill_after)
             os.kill(child, signal.SIGKILL)  # not reaped yet: the id is still its own
@@ -84,31 +85,52 @@ def configs(folder: Path) -> list[RunConfig]:
 
 
 def survive(
-    zygote: Zygote, config: RunConfig, folder: Path, longest: float, dice: random.Random
+    zygote: Zygote, configs: list[RunConfig], folder: Path, longest: float, dice: random.Random
 ) -> int:
-    """Kill until it finishes; how often that was."""
+    """Kill until they finish; how often that was."""
     kills = 0
-    while zygote.execute(config, folder, kill_after=dice.uniform(0, longest)) != 0:
+    while zygote.execute(configs, folder, kill_after=dice.uniform(0, longest)) != 0:
         kills += 1
         longest *= 1.05  # it must finish in the end, however slow the machine has become
     return kills
 
 
+def killed_and_whole(zygote: Zygote, configs: list[RunConfig], folder: Path) -> tuple[int, Path]:
+    """Execute runs undisturbed, in ``whole``, and killed again and again, in ``broken``."""
+    whole, broken = folder / "whole", folder / "broken"
+    began = time.monotonic()
+    assert zygote.execute(configs, whole, kill_after=None) == 0
+    takes = time.monotonic() - began
+    return survive(zygote, configs, broken, takes / 4, random.Random(0)), broken
+
+
+def same(broken: Path, whole: Path) -> None:
+    assert sorted(os.listdir(broken)) == sorted(os.listdir(whole))
+    for name in ("config.json", "metrics.parquet", "model.pt", "direction.pt"):
+        assert (broken / name).read_bytes() == (whole / name).read_bytes(), name
+    first, second = (
+        json.loads((folder / "summary.json").read_text()) for folder in (whole, broken)
+    )
+    assert first["record"] == second["record"]
+    assert (first["steps"], first["samples"]) == (second["steps"], second["samples"])
+
+
 @pytest.mark.slow
 def test_killed_runs_come_out_as_unbroken_ones(zygote: Zygote, tmp_path: Path) -> None:
-    dice, kills = random.Random(0), {}
+    kills = {}
     for number, config in enumerate(configs(tmp_path)):
-        whole, broken = tmp_path / f"{number}-whole", tmp_path / f"{number}-broken"
-        began = time.monotonic()
-        assert zygote.execute(config, whole, kill_after=None) == 0
-        takes = time.monotonic() - began
-        kills[config.method] = survive(zygote, config, broken, takes / 4, dice)
-        assert sorted(os.listdir(broken)) == sorted(os.listdir(whole))
-        for name in ("config.json", "metrics.parquet", "model.pt", "direction.pt"):
-            assert (broken / name).read_bytes() == (whole / name).read_bytes(), name
-        first, second = (
-            json.loads((folder / "summary.json").read_text()) for folder in (whole, broken)
-        )
-        assert first["record"] == second["record"]
-        assert (first["steps"], first["samples"]) == (second["steps"], second["samples"])
+        folder = tmp_path / str(number)
+        kills[number], broken = killed_and_whole(zygote, [config], folder)
+        same(broken, folder / "whole")
     assert sum(kills.values()) >= KILLS, kills
+
+
+@pytest.mark.slow
+def test_killed_groups_come_out_as_unbroken_ones(zygote: Zygote, tmp_path: Path) -> None:
+    often = {"steps": 60, "measure_every": 9, "checkpoint_every": 4}
+    group = [configure("digits", "modo", seed=seed, **often) for seed in (1, 2, 3)]
+    kills, broken = killed_and_whole(zygote, group, tmp_path)
+    assert sorted(os.listdir(broken)) == ["1", "2", "3"]  # no checkpoint is left
+    for name in os.listdir(broken):
+        same(broken / name, tmp_path / "whole" / name)
+    assert kills >= KILLS // 6

@@ -180,6 +180,31 @@ def test_another_list_goes_on_with_the_same_group(
     assert len(store.find(tmp_path)) == 6 + (6 in seeds)
 
 
+def test_a_run_that_was_thrown_away_begins_again(whole: list[StoredRun], tmp_path: Path) -> None:
+    with pytest.raises(Interrupted):
+        run(tmp_path, configs(), watch=Stop(7))
+    shutil.rmtree(tmp_path / "1-4")
+    for one, other in zip(whole, run(tmp_path, configs()), strict=True):
+        same_files(one, other)
+
+
+def test_another_run_in_the_place_of_one_is_not_of_the_group(
+    whole: list[StoredRun], tmp_path: Path
+) -> None:
+    with pytest.raises(Interrupted):
+        run(tmp_path, configs(), watch=Stop(7))
+    shutil.rmtree(tmp_path / "1-4")
+    other = configs()[1].model_copy(update={"batch_size": 8})
+    runs = [job for job in jobs(tmp_path, configs()) if job[1].name != "1-4"]
+    *_, last = execute_all([*runs, (other, tmp_path / "1-4")])
+    assert isinstance(last, StoredRun)
+    assert last.config == other
+    assert last.record["samples"] == 12 * 8
+    for stored in whole:
+        if stored.path.name != "1-4":
+            same_files(stored, store.load(tmp_path / stored.path.name))
+
+
 class Killed(BaseException):
     """As if the process ended here."""
 

@@ -1,7 +1,7 @@
 """Runs configurations in processes that start at once: everything is imported before they fork.
 
-Says ``ready``, then reads lines of JSON. ``{"config": …, "folder": …}`` is answered with the id of
-a child process that executes it (resuming), ``{"wait": id}`` with the exit code of that child.
+Says ``ready``, then reads lines of JSON. ``{"configs": […], "folder": …}`` is answered with the id
+of a child process that executes them (resuming), ``{"wait": id}`` with the exit code of that child.
 """
 
 import json
@@ -9,17 +9,23 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from typing import Any
 
 import accelerate.utils
 import torch
 
 from trimol import simplex, tasks
-from trimol.runs import RunConfig, execute
+from trimol.runs import RunConfig, execute, execute_all
 
 
-def child(order: dict[str, str]) -> None:
+def child(order: dict[str, Any]) -> None:
     try:
-        execute(RunConfig.model_validate(order["config"]), Path(order["folder"]), resume=True)
+        configs = [RunConfig.model_validate(config) for config in order["configs"]]
+        if len(configs) == 1:
+            execute(configs[0], Path(order["folder"]), resume=True)
+        else:
+            folders = [Path(order["folder"]) / str(config.seed) for config in configs]
+            execute_all(list(zip(configs, folders, strict=True)))
     except BaseException:  # noqa: BLE001 (a child must not go on as a zygote)
         traceback.print_exc()
         os._exit(1)

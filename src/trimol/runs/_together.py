@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from trimol._failures import BadValue
+from trimol.runs import store
 from trimol.runs._execute import Execution, Measured, enter, started, task_for
 from trimol.runs._journal import Journal, Watch
 from trimol.runs._storage import make_folder, read_tensors
@@ -58,6 +59,11 @@ class Unit:
     along: frozenset[int] = frozenset()
 
     @property
+    def folders(self) -> list[Path]:
+        """The folders of the runs that are asked for."""
+        return [folder for place, (_, folder) in enumerate(self.jobs) if place not in self.along]
+
+    @property
     def steps(self) -> int:
         """The steps of all its runs."""
         return self.jobs[0][0].steps * len(self.jobs)
@@ -77,12 +83,12 @@ def units(runs: Sequence[Job], pending: Sequence[Job]) -> list[Unit]:
         if _fits(jobs[0][0]):
             home = _home([job for job in runs if _kind(job[0]) == kind])
             going = _interrupted(jobs, home)
-            begun = {folder for unit in going for _, folder in unit.jobs}
+            begun = {folder for unit in going for folder in unit.folders}
             planned += going + _new([job for job in jobs if job[1] not in begun], home)
         else:
             planned += [Unit((job,)) for job in jobs]
     places = {folder: place for place, (_, folder) in enumerate(runs)}
-    return sorted(planned, key=lambda unit: min(places.get(f, len(runs)) for _, f in unit.jobs))
+    return sorted(planned, key=lambda unit: min(places[folder] for folder in unit.folders))
 
 
 def execute_together(unit: Unit, watch: Watch | None) -> dict[Path, Diverged]:
@@ -147,14 +153,18 @@ def _interrupted(pending: Sequence[Job], home: Path) -> list[Unit]:
     asked = {folder.absolute(): (config.key, folder) for config, folder in pending}
     groups = []
     for file in sorted(home.glob("*.pt")):
-        jobs = []
-        for content, name in read_tensors(file)["members"]:
-            config, folder = RunConfig.model_validate(content), home.parent / name
-            key, as_given = asked.get(folder, ("", folder))
-            jobs.append((config, as_given if key == config.key else folder))
-        along = frozenset(p for p, (_, folder) in enumerate(jobs) if folder.absolute() not in asked)
-        if len(along) < len(jobs):
-            groups.append(Unit(tuple(jobs), file, along))
+        jobs, along = [], set()
+        for place, (content, name) in enumerate(read_tensors(file)["members"]):
+            config = RunConfig.model_validate(content)
+            key, folder = asked.get(home.parent / name, ("", home.parent / name))
+            jobs.append((config, folder))
+            if key != config.key:
+                along.add(place)
+        unit = Unit(tuple(jobs), file, frozenset(along))
+        if not all((folder / store.CONFIG).exists() for folder in unit.folders):
+            file.unlink()  # what a run measured so far is gone: begin again
+        elif unit.folders:
+            groups.append(unit)
     return groups
 
 
