@@ -60,13 +60,7 @@ def read_tensors(path: Path) -> Any:
     content = _read(path)
     try:
         return torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
-    except (
-        RuntimeError,
-        EOFError,
-        pickle.UnpicklingError,
-        zipfile.BadZipFile,
-        ValueError,
-    ) as error:
+    except _UNREADABLE as error:
         raise _damaged(path, "saved tensors") from error
 
 

@@ -25,7 +25,7 @@ from trimol.runs import store
 from trimol.runs._execute import Execution, Measured, enter, started, task_for
 from trimol.runs._journal import Journal, Watch
 from trimol.runs._storage import make_folder, read_tensors
-from trimol.runs.config import RunConfig
+from trimol.runs.config import RunConfig, is_number
 from trimol.tasks import Data, Task
 from trimol.tasks.loading import blaming
 from trimol.training import Diverged, metrics, train
@@ -128,12 +128,8 @@ def _kind(config: RunConfig) -> str:
     """What runs that may train together have in common."""
     content = config.model_dump(mode="json", exclude={"seed", "lr", "checkpoint_every"})
     own = content["hyperparameters"]
-    content["hyperparameters"] = {k: None if _is_number(v) else v for k, v in own.items()}
+    content["hyperparameters"] = {k: None if is_number(v) else v for k, v in own.items()}
     return json.dumps(content, sort_keys=True)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _fits(config: RunConfig) -> bool:

@@ -254,3 +254,12 @@ def hyperparameters_of(method: str) -> tuple[str, ...]:
     """
     parameters = inspect.signature(methods.get(method).__init__).parameters.values()
     return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a setting is a number, by which runs may differ and still be alike.
+
+    >>> is_number(0.5), is_number(True), is_number([0.5, 0.5])
+    (True, False, False)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -38,7 +38,7 @@ from trimol.runs._over_seeds import Progress
 from trimol.runs._pool import cores
 from trimol.runs._storage import make_folder, write_table
 from trimol.runs._tuning_tables import ALONE, Judged, Values, judged, means
-from trimol.runs.config import steps_per_epoch, task_of
+from trimol.runs.config import is_number, steps_per_epoch, task_of
 from trimol.runs.store import StoredRun
 from trimol.tasks.task import Goals
 from trimol.training import Diverged
@@ -364,14 +364,10 @@ def _edges(candidate: Candidate, candidates: Sequence[Candidate]) -> list[str]:
     """
     at_edge = []
     for name, value in candidate.numbers.items():
-        tried = {c.numbers[name] for c in candidates if _is_number(c.numbers.get(name))}
-        if len(tried) > 1 and _is_number(value) and value in (min(tried), max(tried)):
+        tried = {c.numbers[name] for c in candidates if is_number(c.numbers.get(name))}
+        if len(tried) > 1 and is_number(value) and value in (min(tried), max(tried)):
             at_edge.append(name)
     return at_edge
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _draws(method: str) -> int:
