@@ -14,8 +14,11 @@ from trimol.runs.config import RunConfig
 from trimol.runs.store import StoredRun
 
 # What does not tell two settings of a method apart: the task (which tells comparisons apart), the
-# seed, and how often a run was measured and saved.
-ASIDE = ("task", "task_options", "source", "seed", "measure_every", "checkpoint_every")
+# seed, and when a run was measured and saved.
+ASIDE = (
+    *("task", "task_options", "source", "seed"),
+    *("measure_every", "measure_at", "validation_only", "checkpoint_every"),
+)
 
 
 @dataclass(frozen=True)
