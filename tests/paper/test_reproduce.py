@@ -1,6 +1,8 @@
 """Studies by name: each runs small, writes its figures, and says what it found."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import polars
@@ -103,6 +105,16 @@ def test_bad_input_is_one_clear_line(tmp_path):
 def test_every_registered_study_can_be_imported():
     for name in reproduce.names():
         assert callable(reproduce.get(name).build()), name
+
+
+def test_names_and_titles_are_known_without_torch():
+    code = (
+        "import sys, trimol.paper.registration; from trimol import paper;"
+        "print(paper.names()[0], paper.get('claims').title.split(':')[0], *sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("fig1 The ledger of claims ")
+    assert not {"torch", "polars", "numpy", "matplotlib"} & set(run.stdout.split())
 
 
 def test_a_study_takes_its_own_options_only(tmp_path):

@@ -140,6 +140,56 @@ def test_one_step_size_with_an_optimizer_that_has_state(make):
         assert_same(replicas, i, run, **TIGHT)
 
 
+@pytest.mark.parametrize("method", ["mgda", "modo"])
+def test_a_formula_needs_no_graph_and_is_the_run_of_its_seed(method, monkeypatch):
+    task = get("quadratic")()
+    runs = [alone(task, method, seed, steps=12, lr=0.05, batch_size=5) for seed in SEEDS]
+    monkeypatch.setattr(type(task), "losses", None)  # would fail if called
+    replicas = Replicas(task, method, seeds=SEEDS, lr=0.05, batch_size=5).train(12)
+    for i, run in enumerate(runs):
+        assert_same(replicas, i, run, **TIGHT)
+
+
+def test_a_formula_that_diverges_says_when():
+    lr = torch.tensor([0.1, 1e200, 0.1], dtype=torch.float64)
+    replicas = Replicas(get("quadratic")(), "static", seeds=SEEDS, lr=lr, batch_size=5).train(6)
+    assert replicas.diverged.tolist()[::2] == [-1, -1]
+    assert 0 < replicas.diverged[1] < 6
+
+
+@pytest.mark.parametrize("lr", [0.2, torch.tensor([0.2, 0.1, 0.05], dtype=torch.float64)])
+def test_a_schedule_multiplies_the_step_size(lr):
+    given = {"seeds": SEEDS, "batch_size": 6}
+    falling = Replicas(Small(), "modo", lr=lr, schedule=lambda t: 0.5 * (t < 4), **given).train(7)
+    shorter = Replicas(Small(), "modo", lr=lr / 2, **given).train(4)
+    for name, tensor in falling.params.items():
+        torch.testing.assert_close(tensor, shorter.params[name], **TIGHT)
+
+
+class Constant:
+    """Every step takes the same samples."""
+
+    def __init__(self, samples):
+        self.samples = samples
+
+    def batch(self, step):
+        return tuple(tensor[:4].expand(len(SEEDS), *tensor[:4].shape) for tensor in self.samples)
+
+    def budget(self, step):
+        return 4
+
+
+def test_samples_may_come_for_all_replicas_at_once():
+    task = Small()
+    found = Replicas(task, "modo", seeds=SEEDS, sampler=Constant(task.data().train)).train(5)
+    small = Data(*(tuple(tensor[:4] for tensor in part) for part in (data(0).train, data(0).test)))
+    whole = Replicas(task, "static", seeds=SEEDS, data=small, batch_size=4)
+    steady = Replicas(task, "static", seeds=SEEDS, sampler=Constant(small.train))
+    for name, tensor in whole.train(3).params.items():  # a permutation of all samples
+        torch.testing.assert_close(tensor, steady.train(3 - steady.step).params[name], **TIGHT)
+    assert found.samples == 20
+
+
 def test_data_of_each_replica():
     each = [data(i) for i in range(3)]
     replicas = Replicas(Small(), "modo", seeds=SEEDS, batch_size=6, data=each).train(10)
