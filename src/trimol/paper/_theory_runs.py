@@ -127,8 +127,8 @@ def _courses(steps: int, samples: int, datasets: int, runs: int) -> polars.DataF
     )
     rows = []
     for i, course in enumerate(COURSES):
-        measured = _measured(task, course, Trace(trace.steps, trace.x[:, i], trace.weights[:, i]),
-                             data, datasets, course.at(steps)[2])  # fmt: skip
+        own = Trace(trace.steps, trace.x[:, i], trace.weights[:, i])
+        measured = _measured(task, own, data, datasets, course.at(steps)[2])
         for number in range(datasets):
             promised = _bounds(constants(task, sets[number]), course, steps)
             rows += [
@@ -166,7 +166,7 @@ def _modo(alpha: float, gamma: float, rho: float = 0.0) -> Arm:
 
 
 def _measured(
-    task: Quadratic, course: Course, trace: Trace, data: Tensor, datasets: int, rho: float
+    task: Quadratic, trace: Trace, data: Tensor, datasets: int, rho: float
 ) -> dict[str, Tensor]:
     """What the theorems bound, for each data set."""
     errors = measure(task, trace.x, trace.weights, data, task.population, rho)

@@ -20,17 +20,11 @@ Verdict = Literal["holds", "does not hold", "inconclusive", "not tested"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What a statistic found.
+    """What a statistic found."""
 
-    Attributes:
-        interval: The number that decides, with its 95 % interval.
-        verdict: What follows for the claim.
-        words: What the number is, in words.
-    """
-
-    interval: Interval
-    verdict: Verdict
-    words: str
+    interval: Interval  # the number that decides, with its 95 % interval
+    verdict: Verdict  # what follows for the claim
+    words: str  # what the number is
 
 
 Statistic = Callable[..., Finding]
@@ -335,13 +329,8 @@ def choose(table: polars.DataFrame, rows: Rows) -> polars.DataFrame:
             raise BadValue(f"rows must name columns of {table.columns}, found {column!r}")
         values = value if isinstance(value, list) else [value]
         wanted = [None if each == "null" else each for each in values]
-        fits = polars.any_horizontal(
-            [
-                polars.col(column).is_null() if each is None else polars.col(column) == each
-                for each in wanted
-            ]
-        )
-        table = table.filter(fits)
+        fits = [polars.col(column).eq_missing(polars.lit(each)) for each in wanted]
+        table = table.filter(polars.any_horizontal(fits))
     if not table.height:
         raise BadValue(f"rows must choose something, found nothing for {rows}")
     return table

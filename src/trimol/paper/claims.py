@@ -21,31 +21,18 @@ _ORDER: tuple[Verdict, ...] = ("does not hold", "inconclusive", "holds", "not te
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, and what decides it.
-
-    Attributes:
-        id: Its name here.
-        quote: The paper's words.
-        where: Where it says so.
-        study: The study whose data decide.
-        table: The table of that study; ``"rows"`` are its rows.
-        statistic: A function of `trimol.paper._verdicts`.
-        rows: Which rows of the table, by column.
-        arguments: Of the statistic.
-        note: How the words were made a number.
-        run: Whether a missing study is run (else the claim is not tested).
-    """
+    """A sentence of the paper, and what decides it."""
 
     id: str
-    quote: str
-    where: str
-    study: str
-    table: str
-    statistic: str
-    rows: dict[str, Any] = field(default_factory=dict)
-    arguments: dict[str, Any] = field(default_factory=dict)
-    note: str = ""
-    run: bool = False
+    quote: str  # the paper's words
+    where: str  # where it says so
+    study: str  # the study whose data decide
+    table: str  # the table of that study; "rows" are its rows
+    statistic: str  # a function of trimol.paper._verdicts
+    rows: dict[str, Any] = field(default_factory=dict)  # which rows of the table, by column
+    arguments: dict[str, Any] = field(default_factory=dict)  # of the statistic
+    note: str = ""  # how the words were made a number
+    run: bool = False  # whether a missing study is run (else the claim is not tested)
 
 
 def ledger(folder: Path | None = None) -> list[Claim]:
