@@ -21,7 +21,7 @@ from trimol.runs.config import RunConfig, task_of
 from trimol.runs.store import StoredRun
 from trimol.tasks import Data, Task
 from trimol.tasks.loading import blaming, source
-from trimol.training import Diverged, Run, RunError, assess, mean_losses, metrics, start, train
+from trimol.training import Diverged, Run, RunError, assess, metrics, scored, start, train
 from trimol.training._checkpoint import restore, state
 from trimol.training.loop import whereabouts
 from trimol.training.records import Record
@@ -292,12 +292,12 @@ class Execution:
         device = whereabouts().device
         scores: Record = {}
         if data.validation is not None:
-            losses = mean_losses(task, model, data.validation, device=device)
+            losses, own = scored(task, model, data.validation, device=device)
             scores |= {f"validation_loss/{name}": value for name, value in losses.items()}
-        for name, part in (("validation", data.validation), ("test", data.test if test else None)):
-            if part is not None:
-                own = metrics(task, model, part, device=device)
-                scores |= {f"{name}/{metric}": value for metric, value in own.items()}
+            scores |= {f"validation/{metric}": value for metric, value in own.items()}
+        if test:
+            own = metrics(task, model, data.test, device=device)
+            scores |= {f"test/{metric}": value for metric, value in own.items()}
         return scores
 
     def _save(self) -> None:
