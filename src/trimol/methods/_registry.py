@@ -47,10 +47,11 @@ def outline(name: str) -> Outline:
     return Outline(_lazy.place_of(_PLACES, name))
 
 
-def growth(method: str) -> float:
+def growth(method: "str | type[Method]") -> float:
     """Samples by which a method wants its batch to grow, per step (`trimol.data.GrowingBatches`).
 
     >>> growth("mgda")
     0.0
     """
-    return float(getattr(get(method), "growth", 0.0))
+    kind = get(method) if isinstance(method, str) else method
+    return float(getattr(kind, "growth", 0.0))

@@ -132,7 +132,7 @@ def start(
         model=model,
         method=weigh(task.shared(model), len(task.objectives), **(hyperparameters or {})),
         optimizer=task.optimizer(model.parameters(), lr),
-        sampler=task.sampler(data, batch_size, growth=methods.growth(method), seed=seed),
+        sampler=task.sampler(data, batch_size, growth=methods.growth(weigh), seed=seed),
         where=where,
         autocast=autocast,
         scaler=GradScaler(where.device.type, enabled=autocast == torch.float16),
