@@ -21,6 +21,7 @@ from trimol.training import Diverged
 from trimol.training.records import Record
 
 Watch = Callable[[RunConfig, int, Record | None], None]
+Progress = Callable[[int, int], None]
 # Between checkpoints, how old the tables on disk may be (for those who look on), in seconds.
 STALE = 2.0
 
@@ -128,3 +129,22 @@ class Journal:
     def _write(self, how: Callable[[Path, Any], None], name: str, content: Any) -> None:
         if self.path is not None:
             how(self.path / name, content)
+
+
+class StepCount:
+    """Counts the steps of many runs, for one who watches them as a whole.
+
+    Args:
+        total: The steps of all runs.
+        watch: Called with (done, total).
+    """
+
+    def __init__(self, total: int, watch: Progress | None) -> None:
+        self.total, self.watch, self.done = total, watch, 0
+        self.each: dict[str, int] = {}
+
+    def __call__(self, config: RunConfig, step: int, record: Record | None = None) -> None:
+        self.done += step - self.each.get(config.key, 0)
+        self.each[config.key] = step
+        if self.watch is not None:
+            self.watch(self.done, self.total)

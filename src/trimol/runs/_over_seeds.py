@@ -1,37 +1,17 @@
 """Settings, each run with several seeds, and what was measured as one table a setting."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars
 
 from trimol.runs import store
+from trimol.runs._journal import Progress, StepCount
 from trimol.runs._pool import cores, execute_all
 from trimol.runs.comparison import folder_name, readings
 from trimol.runs.config import RunConfig
 from trimol.runs.store import StoredRun
-from trimol.training import Diverged, Record
-
-Progress = Callable[[int, int], None]
-
-
-class StepCount:
-    """Counts the steps of many runs, for one who watches them as a whole.
-
-    Args:
-        total: The steps of all runs.
-        watch: Called with (done, total).
-    """
-
-    def __init__(self, total: int, watch: Progress | None) -> None:
-        self.total, self.watch, self.done = total, watch, 0
-        self.each: dict[str, int] = {}
-
-    def __call__(self, config: RunConfig, step: int, record: Record | None = None) -> None:
-        self.done += step - self.each.get(config.key, 0)
-        self.each[config.key] = step
-        if self.watch is not None:
-            self.watch(self.done, self.total)
+from trimol.training import Diverged
 
 
 def run_over_seeds(

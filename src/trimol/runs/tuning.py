@@ -31,11 +31,12 @@ from trimol._checks import whole_number
 from trimol._failures import BadValue
 from trimol.methods._registry import BASELINE
 from trimol.runs import _tuning_tables as tables
-from trimol.runs._candidates import Candidate, RunFolders, Series, Wanted
+from trimol.runs._candidates import Candidate, Series
+from trimol.runs._journal import Progress
 from trimol.runs._judging import checked_goals, chosen, drop, jointly, standing
 from trimol.runs._lock import locked
-from trimol.runs._over_seeds import Progress
 from trimol.runs._pool import cores
+from trimol.runs._run_folders import RunFolders, Wanted
 from trimol.runs._storage import make_folder, write_table
 from trimol.runs._tuning_tables import ALONE, Judged, Values, judged, means
 from trimol.runs.config import is_number, steps_per_epoch, task_of
