@@ -171,15 +171,7 @@ class Program(Protocol):
 
 
 class Execution:
-    """One process's work on a program: from wherever its checkpoint says, to the end.
-
-    Args:
-        program: What trains.
-        journals: Where each of its runs is written down.
-        checkpoint: The file of its checkpoint.
-        writes: Whether this process writes it.
-        advice: What to do when interrupted.
-    """
+    """One process's work on a program: from wherever its checkpoint says, to the end."""
 
     def __init__(
         self,

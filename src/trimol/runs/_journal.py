@@ -132,12 +132,7 @@ class Journal:
 
 
 class StepCount:
-    """Counts the steps of many runs, for one who watches them as a whole.
-
-    Args:
-        total: The steps of all runs.
-        watch: Called with (done, total).
-    """
+    """Counts the steps of many runs, for one who watches them as a whole: (done, total)."""
 
     def __init__(self, total: int, watch: Progress | None) -> None:
         self.total, self.watch, self.done = total, watch, 0

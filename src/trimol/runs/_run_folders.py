@@ -21,12 +21,6 @@ class RunFolders:
 
     A candidate's folder is at one of two places: below ``tuning-only`` until it is chosen, below
     ``runs`` from then on.
-
-    Args:
-        path: The folder.
-        jobs: How many runs at a time.
-        total: The steps of all runs that will be asked for.
-        watch: Called with (done, total), in steps.
     """
 
     def __init__(self, path: Path, jobs: int, total: int, watch: Progress | None = None) -> None:
