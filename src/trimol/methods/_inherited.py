@@ -6,12 +6,9 @@ that means what it means in the base class.
 """
 
 import inspect
-import re
 from types import FunctionType
 
-_ARGS = re.compile(r"^Args:\n(?:(?:    .*)?\n)*", re.MULTILINE)
-_ENTRY = re.compile(r"^    (\w+):(.*(?:\n        .*)*)", re.MULTILINE)
-_AFTER_ARGS = re.compile(r"^(?:Attributes|Example|Reference):$", re.MULTILINE)
+from trimol._docstrings import arguments, with_arguments
 
 
 def inherit_arguments(cls: type) -> None:
@@ -41,22 +38,8 @@ def _complete_signature(own: FunctionType, above: FunctionType) -> None:
 
 def _completed(cls: type) -> str:
     """The docstring, its Args those of the signature: its own words, else those of the bases."""
-    doc = inspect.cleandoc(cls.__doc__ or "") + "\n"
     known: dict[str, str] = {}
     for kind in reversed(cls.__mro__):
-        known |= _entries(vars(kind).get("__doc__") or "")
-    told = [name for name in inspect.signature(cls).parameters if name in known]
-    if not told:
-        return doc
-    block = "Args:\n" + "".join(f"    {name}:{known[name]}\n" for name in told) + "\n"
-    if _ARGS.search(doc):
-        return _ARGS.sub(lambda _: block, doc, count=1)
-    section = _AFTER_ARGS.search(doc)
-    place = section.start() if section else len(doc)
-    return f"{doc[:place]}{block}{doc[place:]}"
-
-
-def _entries(doc: str) -> dict[str, str]:
-    """The words on each argument."""
-    block = _ARGS.search(inspect.cleandoc(doc) + "\n")
-    return dict(_ENTRY.findall(block.group())) if block else {}
+        known |= arguments(vars(kind).get("__doc__"))
+    names = inspect.signature(cls).parameters
+    return with_arguments(cls.__doc__, {name: known[name] for name in names if name in known})

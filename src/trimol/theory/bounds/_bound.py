@@ -2,12 +2,12 @@
 
 import inspect
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, ParamSpec, TypeVar, get_args
 
 from trimol import _checks as checks
+from trimol._docstrings import arguments, with_arguments
 from trimol._failures import BadValue
 
 Reading = Literal["derived", "printed"]
@@ -114,12 +114,9 @@ class Bound:
 
 def documented(function: _Function) -> _Function:
     """Complete the Args of a docstring, in the signature's order, by `_ARGUMENTS`."""
-    head, example, rest = inspect.cleandoc(function.__doc__ or "").partition("\nExample:")
-    text, _, own = head.partition("\nArgs:\n")
-    said = dict(re.findall(r"^    (\w+): (.+(?:\n     .+)*)", own, re.MULTILINE))
+    known = _ARGUMENTS | arguments(function.__doc__)
     names = inspect.signature(function).parameters
-    args = "\n".join(f"    {name}: {said.get(name) or _ARGUMENTS[name]}" for name in names)
-    function.__doc__ = f"{text.rstrip()}\n\nArgs:\n{args}\n{example}{rest}"
+    function.__doc__ = with_arguments(function.__doc__, {name: known[name] for name in names})
     return function
 
 
