@@ -5,7 +5,6 @@ metrics and ΔA by method; weights and errors over training.
 """
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +15,8 @@ from trimol import methods as registry
 from trimol.paper._drawing import NAMES, figure, files
 from trimol.report._numbers import change, count, number
 from trimol.report._style import Look, looks
-from trimol.runs.comparison import Difference
-from trimol.runs.statistics import Interval, finite_mean, holm, interval, p_value
+from trimol.runs.comparison import Difference, judged_together
+from trimol.runs.statistics import Interval, finite_mean
 from trimol.runs.tuning import ALONE, PAPERS_BUDGET, Outcome, TuningPlan
 from trimol.tasks.task import Goals
 
@@ -206,13 +205,7 @@ def differences(table: polars.DataFrame, reference: str) -> list[Difference]:
         # No ΔA against a baseline of 0.
         if method not in (reference, ALONE) and apart and all(map(math.isfinite, apart)):
             pairs.append((method, metric, apart))
-    adjusted = holm([p_value(apart) for _, _, apart in pairs])
-    return [
-        Difference(
-            method, reference, metric, statistics.fmean(apart), interval(apart), len(apart), p
-        )
-        for (method, metric, apart), p in zip(pairs, adjusted, strict=True)
-    ]
+    return judged_together(reference, pairs)
 
 
 # --- figures --------------------------------------------------------------------------------------

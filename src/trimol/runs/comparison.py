@@ -1,9 +1,9 @@
 """Compare methods on a task: the same starts and the same samples for all, several seeds."""
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from torch import Tensor
@@ -126,8 +126,8 @@ def compare(
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     found = compare("digits", ["static", "modo"], folder=folder, seeds=2, steps=10)
-        >>> {method: len(runs) for method, runs in found.runs.items()}
+        ...     both = compare("digits", ["static", "modo"], folder=folder, seeds=2, steps=10)
+        >>> {method: len(runs) for method, runs in both.runs.items()}
         {'static': 2, 'modo': 2}
     """
     if not methods or len(set(methods)) < len(methods):
@@ -168,7 +168,7 @@ def folder_name(config: RunConfig) -> str:
     return f"{safe}-{config.method}-seed{config.seed}-{config.key}"
 
 
-def summarise(found: Comparison) -> list[Row]:
+def summarise(compared: Comparison) -> list[Row]:
     """Mean, standard deviation and confidence interval over seeds of every number.
 
     E_ca has two readings. ``E_ca`` is the mean over seeds of ‖∇F_S(λ − λ*)‖², as in the paper's
@@ -182,7 +182,7 @@ def summarise(found: Comparison) -> list[Row]:
         mean, by Student's t), and the settings: step size, hyper-parameters and steps.
     """
     rows = []
-    for method, runs in found.runs.items():
+    for method, runs in compared.runs.items():
         settings = settings_of(runs[0].config) if runs else {}
         for metric, values in columns([numbers(run.record) for run in runs]).items():
             # A number goes before a setting of the same name.
@@ -206,21 +206,28 @@ def readings(directions: Sequence[Tensor]) -> dict[str, float]:
     return {DEFINITION: over.definition, UNBIASED: over.unbiased}
 
 
-def differences(found: Comparison) -> list[Difference]:
+def differences(compared: Comparison) -> list[Difference]:
     """How each method differs from the first, metric by metric, over the seeds that both finished.
 
     The interval is that of each difference alone. The p values are adjusted by Holm over all
     differences that are returned, as a table with many invites to look for the largest.
     """
-    first, *others = found.runs
+    first, *others = compared.runs
     pairs = [
         (method, metric, values)
         for method in others
-        for metric, values in _paired(found.runs[first], found.runs[method]).items()
+        for metric, values in _paired(compared.runs[first], compared.runs[method]).items()
     ]
+    return judged_together(first, pairs)
+
+
+def judged_together(
+    baseline: str, pairs: Sequence[tuple[str, str, Sequence[float]]]
+) -> list[Difference]:
+    """Differences of (method, metric, values minus the baseline's), with Holm's p for all."""
     adjusted = holm([p_value(values) for _, _, values in pairs])
     return [
-        Difference(method, first, metric, statistics.mean(values), interval(values), len(values), p)
+        Difference(method, baseline, metric, mean(values), interval(values), len(values), p)
         for (method, metric, values), p in zip(pairs, adjusted, strict=True)
     ]
 
@@ -260,11 +267,11 @@ def _comparison(
     task: str,
     methods: Sequence[str],
     configs: Sequence[RunConfig],
-    found: Sequence[StoredRun | Diverged],
+    executed: Sequence[StoredRun | Diverged],
 ) -> Comparison:
     runs: dict[str, list[StoredRun]] = {name: [] for name in methods}
     failed = []
-    for config, result in zip(configs, found, strict=True):
+    for config, result in zip(configs, executed, strict=True):
         if isinstance(result, Diverged):
             failed.append((config, str(result)))
         else:

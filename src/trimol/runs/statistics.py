@@ -25,14 +25,7 @@ def interval(values: Sequence[float], level: float = LEVEL) -> float | None:
         >>> round(interval([1.0, 2.0, 3.0]), 4)  # 4.3027 · 1/√3
         2.4841
     """
-    n = len(values)
-    if n < 2:
-        return None
-    # Scaled, so that values near the largest float do not overflow when squared.
-    scale = max(map(abs, values)) or 1.0
-    centre = math.fsum(value / scale for value in values) / n
-    squares = math.fsum((value / scale - centre) ** 2 for value in values)
-    return scale * quantile(n - 1, level) * math.sqrt(squares / (n - 1) / n)
+    return None if len(values) < 2 else _centre_and_half(values, level)[1]
 
 
 @cache
@@ -131,17 +124,10 @@ def finite_mean(values: Iterable[float]) -> Interval:
     2
     """
     finite = [value for value in values if math.isfinite(value)]
-    n = len(finite)
-    if not n:
+    if not finite:
         return Interval(math.nan, -math.inf, math.inf, 0)
-    # Scaled, so that values near the largest float do not overflow when squared.
-    scale = max(map(abs, finite)) or 1.0
-    centre, half = math.fsum(value / scale for value in finite) / n, math.inf
-    if n > 1:
-        squares = math.fsum((value / scale - centre) ** 2 for value in finite)
-        half = scale * (quantile(n - 1) * math.sqrt(squares / (n - 1) / n))
-    centre *= scale
-    return Interval(centre, centre - half, centre + half, n)
+    centre, half = _centre_and_half(finite)
+    return Interval(centre, centre - half, centre + half, len(finite))
 
 
 def fraction(events: NDArray[np.bool_]) -> Interval:
@@ -188,6 +174,18 @@ def slope(x: Array, y: Array, *, resamples: int = 2000, seed: int = 0) -> Interv
     powers = power(y[drawn].mean(1))
     low, high = np.nanquantile(powers, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(estimate, float(low), float(high), len(y))
+
+
+def _centre_and_half(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:
+    """The mean and half the width of its interval, t_{n−1} s/√n; infinite for a single value."""
+    n = len(values)
+    # Scaled, so that values near the largest float do not overflow when squared.
+    scale = max(map(abs, values)) or 1.0
+    centre = math.fsum(value / scale for value in values) / n
+    if n < 2:
+        return scale * centre, math.inf
+    squares = math.fsum((value / scale - centre) ** 2 for value in values)
+    return scale * centre, scale * (quantile(n - 1, level) * math.sqrt(squares / (n - 1) / n))
 
 
 def _checked(values: Array) -> Array:
