@@ -72,15 +72,15 @@ def vector(name: str, value: "Tensor | Sequence[float]", objectives: int) -> "Te
     """Finite numbers, one per objective, in float64."""
     import torch  # where there are tensors it is there; what checks numbers only does not need it
 
-    found = torch.as_tensor(value, dtype=torch.float64).detach().cpu().clone()
-    if found.shape != (objectives,):
+    tensor = torch.as_tensor(value, dtype=torch.float64).detach().cpu().clone()
+    if tensor.shape != (objectives,):
         raise BadValue(
             f"{name} must have {objectives} entries, one per objective, found shape "
-            f"{tuple(found.shape)}"
+            f"{tuple(tensor.shape)}"
         )
-    if not found.isfinite().all():
-        raise BadValue(f"{name} must be finite, found {found.tolist()}")
-    return found
+    if not tensor.isfinite().all():
+        raise BadValue(f"{name} must be finite, found {tensor.tolist()}")
+    return tensor
 
 
 def weights(
@@ -90,22 +90,23 @@ def weights(
     count("objectives", objectives)
     if value is None:
         value = [1 / objectives] * objectives
-    found = vector(name, value, objectives)
-    if (found < 0).any() or not found.any():
+    checked = vector(name, value, objectives)
+    if (checked < 0).any() or not checked.any():
         raise BadValue(
-            f"{name} must be finite, at least 0 and not all zero, found {found.tolist()}"
+            f"{name} must be finite, at least 0 and not all zero, found {checked.tolist()}"
         )
-    return found
+    return checked
 
 
 def simplex(
     value: "Tensor | Sequence[float] | None", objectives: int, name: str = "weights"
 ) -> "Tensor":
     """Weights as :func:`weights`, that sum to one (to rounding, which is then removed)."""
-    found = weights(value, objectives, name)
-    if abs(found.sum().item() - 1) > 1e-6:
-        raise BadValue(f"{name} must sum to 1, found a sum of {found.sum().item():g}")
-    return found / found.sum()
+    checked = weights(value, objectives, name)
+    total = checked.sum()
+    if abs(total.item() - 1) > 1e-6:
+        raise BadValue(f"{name} must sum to 1, found a sum of {total.item():g}")
+    return checked / total
 
 
 def bounds(value: Mapping[int, float], objectives: int) -> dict[int, float]:

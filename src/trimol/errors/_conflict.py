@@ -112,8 +112,8 @@ def _readings(total: Tensor, squares: Tensor, runs: int) -> tuple[Tensor, Tensor
 
 def _vector(direction: Tensor, place: int) -> Tensor:
     if not isinstance(direction, Tensor) or direction.dim() != 1:
-        found = tuple(direction.shape) if isinstance(direction, Tensor) else repr(direction)
-        raise BadValue(f"directions must be vectors, found {found} at place {place}")
+        given = tuple(direction.shape) if isinstance(direction, Tensor) else repr(direction)
+        raise BadValue(f"directions must be vectors, found {given} at place {place}")
     vector = direction.detach().to("cpu", torch.float64)
     if not vector.isfinite().all():
         raise BadValue(f"directions must be finite, found NaN or infinity at place {place}")
@@ -150,8 +150,8 @@ def cosines(gramian: Tensor) -> Tensor:
     """
     norms = gramian.diagonal().clamp_min(0).sqrt()
     # Dividing twice, as the product of two tiny norms may be zero.
-    found = (gramian / norms / norms[:, None]).clamp(-1, 1)
-    return found.diagonal_scatter(norms / norms)
+    cosine = (gramian / norms / norms[:, None]).clamp(-1, 1)
+    return cosine.diagonal_scatter(norms / norms)
 
 
 def conflicting(gramian: Tensor) -> float:

@@ -106,11 +106,11 @@ def of_seeds(
 def of_alone(all_series: Sequence[Series], runs: Runs) -> polars.DataFrame:
     """The rows of single-task learning: each objective from runs of its own."""
     rows = [
-        (ALONE, run.config.seed, metric, value, value, found.epochs[metric], found.epochs[metric])
+        (ALONE, run.config.seed, metric, value, value, best.epochs[metric], best.epochs[metric])
         for series in all_series
         for run in runs[series.label]
-        for found in [judged(run, series)]
-        for metric, value in found.test.items()
+        for best in [judged(run, series)]
+        for metric, value in best.test.items()
     ]
     return polars.DataFrame(rows, schema=_SCHEMA, orient="row").sort("seed", maintain_order=True)
 
