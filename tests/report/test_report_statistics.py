@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimol.report._numbers import estimated
-from trimol.runs.statistics import finite_mean, interval
+from trimol.runs.statistics import finite_mean, interval, quantile
 
 finite = st.floats(-1e6, 1e6, allow_subnormal=False)  # whose halves are not rounded away
 
@@ -19,6 +19,8 @@ def test_mean_and_half_width_are_the_exact_ones(values):
     mean = finite_mean(values)
     scale = max(map(abs, values)) or 1.0
     assert mean.estimate == pytest.approx(statistics.mean(values), rel=1e-9, abs=1e-12 * scale)
+    half = quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    assert mean.half == pytest.approx(half, rel=1e-6, abs=1e-9 * scale)
     assert mean.half == pytest.approx(interval(values), rel=1e-6, abs=1e-9 * scale)
     assert mean.n == len(values)
     assert mean.low <= mean.estimate <= mean.high

@@ -5,7 +5,8 @@ that one pass can give. Three exact ways, fastest first; `directional` takes the
 graph allows and says which:
 
 ``tangents``
-    forward mode along the recorded graph (`gradients._tangents`): one pass, nothing recorded.
+    forward mode along the recorded graph (`trimol.gradients._tangents`): one pass, nothing
+    recorded.
 ``double-vjp``
     u ↦ G1 u is linear in u; the derivative of ⟨G1 u, v⟩ in u is G1ᵀv: a backward that is itself
     recorded, and a backward through it.

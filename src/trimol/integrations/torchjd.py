@@ -30,10 +30,11 @@ class TorchJD(Method):
 
     .. math:: x_{t+1} = x_t - \alpha\, \mathcal A(\nabla F_z(x_t))
 
-    with :math:`\mathcal A` = ``guest``. What the guest is shown follows from its class (`of`): the
-    Gramian (in float64, so that models in bfloat16 work), the Jacobian, or, for those that double
-    sample, :math:`J_1 J_2^\top` of two independent draws. An aggregator that is no weighting of
-    the gradients gives the direction itself; the scalar's value is then the loss weighted by λ0.
+    with :math:`\mathcal A` = ``guest``. What the guest is shown follows from its class, or is told
+    by ``of``: the Gramian (in float64, so that models in bfloat16 work), the Jacobian, or, for
+    those that double sample, :math:`J_1 J_2^\top` of two independent draws. An aggregator that is
+    no weighting of the gradients gives the direction itself; the scalar's value is then the loss
+    weighted by λ0.
 
     The guest's state is in ``state_dict()`` and loads into a fresh instance; what it draws at
     random comes from (``seed``, step). One backward per objective (and draw).

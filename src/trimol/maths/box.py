@@ -2,7 +2,7 @@ r"""The box: the exact minimiser of a convex quadratic between zero and a cap.
 
 .. math:: \nu = \arg\min_{0 \le \nu \le C}\ \tfrac12 \nu^\top H \nu - q^\top \nu
 
-for a Gramian H of any rank, which an unbounded solver (`maths.cone`) may not be given: where
+for a Gramian H of any rank, which an unbounded solver (`trimol.maths.cone`) may not be given: where
 H does not resist q, the cap does. An active set, on the equilibrated Gramian, in float64.
 """
 

@@ -240,12 +240,12 @@ class Method(nn.Module):
             )
         return not kept
 
-    def _check_count(self, found: int, due: bool) -> None:
+    def _check_count(self, given: int, due: bool) -> None:
         allowed = {self.draws} if due else {1, self.draws}
-        if found not in allowed:
+        if given not in allowed:
             raise BadValue(
                 f"{type(self).__name__} takes {self.draws} loss vector"
-                f"{'s, one per independent batch' if self.draws > 1 else ''}, found {found}"
+                f"{'s, one per independent batch' if self.draws > 1 else ''}, found {given}"
             )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:

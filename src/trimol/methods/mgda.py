@@ -33,7 +33,7 @@ class MGDA(GramianMethod):
             \|\nabla F_z(x)\, \lambda\|^2 + \rho \|\lambda\|^2, \qquad
         x_{t+1} = x_t - \alpha \nabla F_z(x_t)\, \lambda^*_\rho(x_t)
 
-    The quadratic problem is solved exactly (:func:`trimol.min_norm`). On mini-batches this
+    The quadratic problem is solved exactly (:func:`trimol.simplex.min_norm`). On mini-batches this
     is the naive stochastic MGDA: the weights are a function of the same noise as the gradients, so
     that the direction is biased. One backward per objective.
 

@@ -8,7 +8,7 @@ rooms that are generated on the spot, on two CPU cores: the paper has no such ta
 
 Every method is tuned on validation data, run with several seeds and judged on test data at the
 epochs that validation data chose (:mod:`trimol.runs.tuning`). Here the numbers get their
-intervals and the paper's cells; `_multitask_report` has the words and the figures.
+intervals and the paper's cells; `trimol.paper._multitask_report` has the words and the figures.
 """
 
 import math

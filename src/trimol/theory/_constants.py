@@ -13,7 +13,8 @@ class Constants:
 
     Attributes:
         ell_f: ℓ_f, every :math:`\|\nabla f_{z,m}(x)\|` is at most this (Lipschitz objectives; for
-            strongly convex ones on the iterates only, see `bounds.trajectory_gradient`).
+            strongly convex ones on the iterates only:
+            `trimol.theory.bounds.trajectory_gradient`).
         ell_f1: ℓ_{f,1}, every :math:`\nabla f_{z,m}` is Lipschitz with this constant.
         M: How many objectives.
         n: How many training samples.

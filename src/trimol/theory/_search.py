@@ -1,8 +1,8 @@
 """The schedule that makes the slowest of several errors as fast as can be.
 
-Exponents are linear in (A, C, R, B, t), the exponents of the step sizes and of T in n (see
-`orders`), so the best schedule is a linear program for every choice of branches. Ties are broken in
-turn: the fewest steps, then whatever is asked for.
+Exponents are linear in (A, C, R, B, t), the exponents of the step sizes and of T in n
+(`trimol.theory._orders`), so the best schedule is a linear program for every choice of branches.
+Ties are broken in turn: the fewest steps, then whatever is asked for.
 """
 
 import math
