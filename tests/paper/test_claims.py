@@ -4,7 +4,7 @@ import polars
 import pytest
 
 from trimol import paper as reproduce
-from trimol.paper import _verdicts as statistics
+from trimol.paper import _verdicts as verdicts
 from trimol.paper import claims
 from trimol.paper._studies import Context
 from trimol.paper.claims import Claim, judge, ledger
@@ -18,7 +18,7 @@ def test_every_claim_names_a_study_and_a_statistic():
         assert claim.where, claim.id
         if claim.run:
             assert claim.study in reproduce.names(), claim.id
-        statistics.get(claim.statistic)
+        verdicts.get(claim.statistic)
 
 
 def test_several_files_make_one_ledger(tmp_path):

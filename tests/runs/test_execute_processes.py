@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import spawn
 
+from pair import free_port, join
 from trimol.runs import Interrupted, StoreError, configure, execute
 from trimol.tasks import Batch
 from trimol.tasks.digits import Digits
@@ -38,15 +38,7 @@ def interrupted(rank: int, folder: Path) -> bool:
 
 
 def work(rank: int, port: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    os.environ |= {
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "ACCELERATE_USE_CPU": "true",
-    }
+    join(rank, port)
     path = Path(folder)
     execute(CONFIG, path / "whole")
     assert dist.get_world_size() == 2
@@ -64,10 +56,7 @@ def work(rank: int, port: int, folder: str) -> None:
 
 @pytest.mark.slow
 def test_two_processes_write_one_run(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
-    spawn(work, args=(port, str(tmp_path)), nprocs=2)
+    spawn(work, args=(free_port(), str(tmp_path)), nprocs=2)
     for rank in (0, 1):
         found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
         assert found["stopped"]

@@ -5,9 +5,9 @@ import polars
 import pytest
 import torch
 
-from trimol.paper import _theory_runs as synthetic_theory
-from trimol.paper import _toy_runs as synthetic_toy
-from trimol.paper import fig3 as synthetic_sweeps
+from trimol.paper import _theory_runs as theory_runs
+from trimol.paper import _toy_runs as toy_runs
+from trimol.paper import fig3
 from trimol.paper._simulation import Arm, simulate
 from trimol.paper._theory_runs import COURSES, below, constants, courses, problem, twins
 from trimol.paper._toy_runs import ARMS, toy
@@ -62,25 +62,25 @@ def test_arrival_and_leaving_are_told_by_the_path():
     answer = task.answer(data.mean(0))
     above, near = torch.tensor([0.0, 3.0]).double(), answer.of_mean
     path = torch.stack([above, near, above, near, near])[:, None, None]
-    trace = synthetic_toy.Trace((0, 10, 20, 30, 40), path, torch.full((5, 1, 1, 2), 0.5).double())
-    ends = synthetic_toy._ends(task, data, trace, [(0, 0)])
+    trace = toy_runs.Trace((0, 10, 20, 30, 40), path, torch.full((5, 1, 1, 2), 0.5).double())
+    ends = toy_runs._ends(task, data, trace, [(0, 0)])
     assert ends["arrival"].to_list() == [10]
     assert ends["left"].to_list() == [30]
     assert ends["from_mean"].to_list() == pytest.approx([0], abs=1e-12)
-    stays = synthetic_toy.Trace((0,), path[:1], trace.weights[:1])
-    ends = synthetic_toy._ends(task, data, stays, [(0, 0)])
+    stays = toy_runs.Trace((0,), path[:1], trace.weights[:1])
+    ends = toy_runs._ends(task, data, stays, [(0, 0)])
     assert ends["arrival"].to_list() == ends["left"].to_list() == [None]
 
 
 def test_the_distance_from_a_polygon():
     curve = torch.tensor([[0.0, 0.0], [2.0, 0.0], [2.0, 2.0]]).double()
     x = torch.tensor([[1.0, -1.0], [3.0, 3.0], [2.0, 1.0], [-3.0, 4.0]]).double()
-    assert synthetic_toy._away(x, curve).tolist() == pytest.approx([1, 2**0.5, 0, 5])
+    assert toy_runs._away(x, curve).tolist() == pytest.approx([1, 2**0.5, 0, 5])
 
 
 def test_a_finished_toy_is_read(small_toy, tmp_path, monkeypatch):
     first = toy(tmp_path, seeds=1, steps=20)
-    monkeypatch.setattr(synthetic_toy, "simulate", never)
+    monkeypatch.setattr(toy_runs, "simulate", never)
     assert toy(tmp_path, seeds=1, steps=20).ends.equals(first.ends)
     with pytest.raises(AssertionError, match="run again"):
         toy(tmp_path, seeds=1, steps=21)
@@ -110,7 +110,7 @@ def test_a_sweep_over_steps_is_the_runs_at_their_defaults(tmp_path):
 def test_a_finished_sweep_is_read(tmp_path, monkeypatch):
     chosen = Sweep("gamma", (0.01,))
     first = sweep(tmp_path, "d=2, n=20", chosen, datasets=2, runs=2)
-    monkeypatch.setattr(synthetic_sweeps, "simulate", never)
+    monkeypatch.setattr(fig3, "simulate", never)
     assert sweep(tmp_path, "d=2, n=20", chosen, datasets=2, runs=2).equals(first)
 
 
@@ -157,9 +157,9 @@ def test_twins_are_zero_without_a_difference_and_fall_with_n(tmp_path, monkeypat
     assert (table["measured"] < table["bound"]).all()
     task = problem(8)
     z = task.draw([0])
-    same = synthetic_theory._apart(task, z, z, Arm("modo", 0.1, {"gamma": 0.1}, 2), 20, 3)
+    same = theory_runs._apart(task, z, z, Arm("modo", 0.1, {"gamma": 0.1}, 2), 20, 3)
     assert not same.any()
-    monkeypatch.setattr(synthetic_theory, "simulate", never)
+    monkeypatch.setattr(theory_runs, "simulate", never)
     assert twins(tmp_path, samples=(8, 16), pairs=4, runs=10).equals(table)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import polars
 import pytest
 
-from trimol.paper import _verdicts as statistics
+from trimol.paper import _verdicts as verdicts
 from trimol.paper._verdicts import all_of, choose, get
 from trimol.runs.statistics import Interval
 
@@ -183,8 +183,8 @@ def test_all_of():
 
 
 def test_thresholds_leave_the_borders_open():
-    assert statistics.above(Interval(1, 0.0, 2, 3), 0.0) == "inconclusive"
-    assert statistics.below(Interval(-1, -2, 0.0, 3), 0.0) == "inconclusive"
+    assert verdicts.above(Interval(1, 0.0, 2, 3), 0.0) == "inconclusive"
+    assert verdicts.below(Interval(-1, -2, 0.0, 3), 0.0) == "inconclusive"
 
 
 def test_choose():
@@ -329,6 +329,6 @@ def test_average():
 
 
 def test_any_of():
-    assert statistics.any_of("does not hold", "holds") == "holds"
-    assert statistics.any_of("does not hold", "inconclusive") == "inconclusive"
-    assert statistics.any_of("does not hold") == "does not hold"
+    assert verdicts.any_of("does not hold", "holds") == "holds"
+    assert verdicts.any_of("does not hold", "inconclusive") == "inconclusive"
+    assert verdicts.any_of("does not hold") == "does not hold"

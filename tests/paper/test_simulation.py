@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import trimol
 from trimol.errors._conflict import conflict_of_sets as conflict
-from trimol.paper import _simulation as synthetic
+from trimol.paper import _simulation as simulation
 from trimol.paper._simulation import Arm, measure, sample_indices, simulate
 from trimol.paper.tasks.toy import Toy
 from trimol.tasks.quadratic import Quadratic
@@ -23,7 +23,7 @@ def plain(task, arm, z, start, seed, steps, optimizer, decay):
     kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[optimizer]
     moved = kind([x], lr=arm.lr)
     for step in range(steps + 1):
-        block, row = divmod(step, synthetic.BLOCK)
+        block, row = divmod(step, simulation.BLOCK)
         if arm.batch is None:
             batches = [z] * method.draws
         else:
@@ -123,7 +123,7 @@ def test_snapshots_are_moments_of_one_run():
 @settings(deadline=None, max_examples=30)
 def test_samples_are_indices_and_more_of_them_do_not_change_the_first(seed, block, count, size):
     found = sample_indices(seed, block, count, size)
-    assert found.shape == (synthetic.BLOCK, count)
+    assert found.shape == (simulation.BLOCK, count)
     assert found.min() >= 0
     assert found.max() < size
     assert np.array_equal(sample_indices(seed, block, count + 3, size)[:, :count], found)
@@ -215,7 +215,7 @@ def test_adam_takes_the_step_size_of_every_arm():
 @pytest.mark.parametrize("kind", [Quadratic, WithAdam])
 def test_a_stopped_simulation_goes_on_bit_for_bit(tmp_path, monkeypatch, kind):
     task = kind(samples=7)
-    monkeypatch.setattr(synthetic, "KEPT", 10)
+    monkeypatch.setattr(simulation, "KEPT", 10)
     arms = [Arm("mgda", 0.1), *(Arm("modo", 0.1, {"gamma": g}, batch=2) for g in (0.0, 0.1))]
     arms.append(Arm("moco", 0.1, {"beta": 0.5}, batch=2))
     options = {
@@ -226,17 +226,17 @@ def test_a_stopped_simulation_goes_on_bit_for_bit(tmp_path, monkeypatch, kind):
         "snapshots": [0, 12, 33],
     }
     whole = simulate(task, arms, **options)
-    kept, draw = tmp_path / "state.pt", synthetic.Blocks.batch
+    kept, draw = tmp_path / "state.pt", simulation.Blocks.batch
 
     def stopped(self, step):
         if step == 27:
             raise KeyboardInterrupt
         return draw(self, step)
 
-    monkeypatch.setattr(synthetic.Blocks, "batch", stopped)
+    monkeypatch.setattr(simulation.Blocks, "batch", stopped)
     with pytest.raises(KeyboardInterrupt):
         simulate(task, arms, kept=kept, **options)
-    monkeypatch.setattr(synthetic.Blocks, "batch", draw)
+    monkeypatch.setattr(simulation.Blocks, "batch", draw)
     assert kept.is_file()
     resumed = simulate(task, arms, kept=kept, **options)
     assert torch.equal(resumed.x, whole.x)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from trimol.runs.statistics import holm, interval, p_value
+from trimol.runs.statistics import fraction, holm, interval, mean, p_value, slope
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
 
@@ -54,3 +54,45 @@ def test_holm_keeps_false_differences_rare() -> None:
     assert np.mean([min(p for p in row if p is not None) < 0.05 for row in plain]) > 0.5
     found = np.mean([min(p for p in holm(row) if p is not None) < 0.05 for row in plain])
     assert found < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
+
+
+def covered(interval, truth):
+    return interval.low <= truth <= interval.high
+
+
+def test_the_mean_covers_its_truth_at_the_nominal_rate():
+    random = np.random.default_rng(0)
+    hits = [covered(mean(random.normal(2.0, 1.0, 8)), 2.0) for _ in range(1000)]
+    assert 0.93 < np.mean(hits) < 0.97
+
+
+def test_the_fraction_covers_its_truth():
+    random = np.random.default_rng(1)
+    hits = [covered(fraction(random.random(20) < 0.3), 0.3) for _ in range(1000)]
+    assert 0.92 < np.mean(hits) < 0.98
+
+
+def test_the_slope_covers_its_truth():
+    random = np.random.default_rng(2)
+    x = np.geomspace(10, 1000, 6)
+    hits = []
+    for seed in range(200):
+        y = 3 * x**-0.7 * random.lognormal(0, 0.3, (30, 6))
+        hits.append(covered(slope(x, y, resamples=400, seed=seed), -0.7))
+    assert 0.88 < np.mean(hits) < 0.99
+
+
+def test_one_value_has_no_interval():
+    assert mean(np.array([3.0])).low == -np.inf
+    assert mean(np.array([3.0])).estimate == 3.0
+
+
+def test_bad_input_is_one_clear_line():
+    with pytest.raises(ValueError, match="values must be finite numbers in one dimension"):
+        mean(np.array([np.nan]))
+    with pytest.raises(ValueError, match="events must not be empty"):
+        fraction(np.array([], dtype=bool))
+    with pytest.raises(ValueError, match=r"y must have shape units × 2, found \(3,\)"):
+        slope(np.array([1.0, 2.0]), np.ones(3))
+    with pytest.raises(ValueError, match="y must have positive means over units"):
+        slope(np.array([1.0, 2.0]), -np.ones((3, 2)))
