@@ -34,13 +34,13 @@ class Dropped(Digits):
 """
 
 
-class Zygote:
+class Forks:
     """A process that forks others."""
 
     def __init__(self) -> None:
         source = str(Path(trimol.__file__).parents[1])
         self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("zygote.py"))],
+            [sys.executable, str(Path(__file__).with_name("forked_runs.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -69,10 +69,10 @@ class Zygote:
 
 
 @pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    found = Zygote()
-    yield found
-    found.close()
+def forks() -> Iterator[Forks]:
+    forks = Forks()
+    yield forks
+    forks.close()
 
 
 def configs(folder: Path) -> list[RunConfig]:
@@ -85,23 +85,23 @@ def configs(folder: Path) -> list[RunConfig]:
 
 
 def survive(
-    zygote: Zygote, configs: list[RunConfig], folder: Path, longest: float, dice: random.Random
+    forks: Forks, configs: list[RunConfig], folder: Path, longest: float, dice: random.Random
 ) -> int:
     """Kill until they finish; how often that was."""
     kills = 0
-    while zygote.execute(configs, folder, kill_after=dice.uniform(0, longest)) != 0:
+    while forks.execute(configs, folder, kill_after=dice.uniform(0, longest)) != 0:
         kills += 1
         longest *= 1.05  # it must finish in the end, however slow the machine has become
     return kills
 
 
-def killed_and_whole(zygote: Zygote, configs: list[RunConfig], folder: Path) -> tuple[int, Path]:
+def killed_and_whole(forks: Forks, configs: list[RunConfig], folder: Path) -> tuple[int, Path]:
     """Execute runs undisturbed, in ``whole``, and killed again and again, in ``broken``."""
     whole, broken = folder / "whole", folder / "broken"
     began = time.monotonic()
-    assert zygote.execute(configs, whole, kill_after=None) == 0
+    assert forks.execute(configs, whole, kill_after=None) == 0
     takes = time.monotonic() - began
-    return survive(zygote, configs, broken, takes / 4, random.Random(0)), broken
+    return survive(forks, configs, broken, takes / 4, random.Random(0)), broken
 
 
 def same(broken: Path, whole: Path) -> None:
@@ -116,20 +116,20 @@ def same(broken: Path, whole: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_runs_come_out_as_unbroken_ones(zygote: Zygote, tmp_path: Path) -> None:
+def test_killed_runs_come_out_as_unbroken_ones(forks: Forks, tmp_path: Path) -> None:
     kills = {}
     for number, config in enumerate(configs(tmp_path)):
         folder = tmp_path / str(number)
-        kills[number], broken = killed_and_whole(zygote, [config], folder)
+        kills[number], broken = killed_and_whole(forks, [config], folder)
         same(broken, folder / "whole")
     assert sum(kills.values()) >= KILLS, kills
 
 
 @pytest.mark.slow
-def test_killed_groups_come_out_as_unbroken_ones(zygote: Zygote, tmp_path: Path) -> None:
+def test_killed_groups_come_out_as_unbroken_ones(forks: Forks, tmp_path: Path) -> None:
     often = {"steps": 60, "measure_every": 9, "checkpoint_every": 4}
     group = [configure("digits", "modo", seed=seed, **often) for seed in (1, 2, 3)]
-    kills, broken = killed_and_whole(zygote, group, tmp_path)
+    kills, broken = killed_and_whole(forks, group, tmp_path)
     assert sorted(os.listdir(broken)) == ["1", "2", "3"]  # no checkpoint is left
     for name in os.listdir(broken):
         same(broken / name, tmp_path / "whole" / name)

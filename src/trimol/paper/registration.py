@@ -1,4 +1,4 @@
-"""What the paper's room announces to the library: its tasks and its commands, by name."""
+"""What the paper announces to the library: its tasks and its commands, by name."""
 
 _TASKS = "trimol.paper.tasks"
 TASKS = {

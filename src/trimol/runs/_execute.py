@@ -15,7 +15,7 @@ from trimol.gradients import _reduce as reduce
 from trimol.runs import store
 from trimol.runs._journal import Journal, Watch
 from trimol.runs._lock import locked
-from trimol.runs._signals import Ears, Interrupted, listening
+from trimol.runs._signals import Interrupted, Noted, noting_signals
 from trimol.runs._storage import StoreError, make_folder, read_tensors, write_tensors
 from trimol.runs.config import RunConfig, task_of
 from trimol.runs.store import StoredRun
@@ -185,21 +185,21 @@ class Execution:
         self.program, self.journals, self.checkpoint = program, journals, checkpoint
         self.writes, self.advice = writes, advice.format(checkpoint.parent)
         self.config = journals[0].config
-        self.began, self.measuring, self.heard = time.monotonic(), 0.0, False
+        self.began, self.measuring, self.stopping = time.monotonic(), 0.0, False
 
     def run(self) -> None:
         """Train, measure, write."""
         if self.checkpoint.exists():
             self._resume()
         steps = self.config.steps
-        with listening() as ears:
+        with noting_signals() as noted:
             while self.program.step < steps and any(self._places()):
-                self._train(ears)
+                self._train(noted)
                 self._save()
-                if self.heard and self.program.step < steps:
+                if self.stopping and self.program.step < steps:
                     raise Interrupted(
                         f"interrupted at step {self.program.step} of {steps}, {self.advice}",
-                        ears.code,
+                        noted.code,
                     )
             self._finish()
 
@@ -217,13 +217,13 @@ class Execution:
         for journal in self.journals:
             journal.resume(self.program.step)
 
-    def _train(self, ears: Ears) -> None:
+    def _train(self, noted: Noted) -> None:
         """Up to the next checkpoint, the end, or a signal."""
         step, steps = self.program.step, self.config.steps
         every = self.config.checkpoint_every or steps
         left = min(every - step % every, steps - step)
         try:
-            self.program.train(left, self._look, lambda: self._after(ears))
+            self.program.train(left, self._look, lambda: self._after(noted))
         except Diverged:
             for journal in self.journals:
                 journal.write_tables()
@@ -243,7 +243,7 @@ class Execution:
             for _, journal in self._places():
                 journal.write_stale()
 
-    def _after(self, ears: Ears) -> bool:
+    def _after(self, noted: Noted) -> bool:
         """Between steps: score if it is time to, and say whether to stop."""
         step, every = self.program.step, self.config.score_every
         for place, journal in self._places():
@@ -252,8 +252,8 @@ class Execution:
                 journal.write_stale()
             journal.tell(step)
         # Processes are not signalled at the same moment, but must stop at the same step.
-        self.heard = bool(reduce.mean_small(torch.tensor([float(ears.heard is not None)])))
-        return self.heard or not any(self._places())
+        self.stopping = bool(reduce.mean_small(torch.tensor([float(noted.signal is not None)])))
+        return self.stopping or not any(self._places())
 
     def _measure(self) -> dict[int, Tensor | None]:
         """Measure the runs that go on, or look at them on validation data; the vectors of E_ca."""

@@ -19,7 +19,7 @@ from trimol._checks import whole_number
 from trimol.runs import store
 from trimol.runs._execute import finished, run_alone
 from trimol.runs._journal import Watch
-from trimol.runs._signals import Interrupted, listening
+from trimol.runs._signals import Interrupted, noting_signals
 from trimol.runs._together import Job, Unit, execute_together, units
 from trimol.runs.config import RunConfig
 from trimol.runs.store import StoredRun
@@ -125,23 +125,23 @@ class _Pool:
 
     def run(self) -> dict[Path, Diverged]:
         """Those that diverged, by their folders."""
-        with listening() as ears:
+        with noting_signals() as noted:
             for worker in self.workers:
                 worker.start()
             try:
                 while len(self.ended) < len(self.units):
-                    if ears.heard is not None:
+                    if noted.signal is not None:
                         raise Interrupted(
                             "interrupted; every run is saved where it was: run the same command "
                             "again to go on",
-                            ears.code,
+                            noted.code,
                         )
-                    self._listen()
+                    self._next_news()
             finally:
                 self._end()
         return self.diverged
 
-    def _listen(self) -> None:
+    def _next_news(self) -> None:
         try:
             number, news = self.news.get(timeout=PATIENCE)
         except queue.Empty:
@@ -194,7 +194,7 @@ def _drain(news: Any) -> None:
 def _work(left: Any, news: Any, threads: int) -> None:
     """What a worker does: unit after unit, until none is left."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all: the parent passes it on
-    signal.signal(signal.SIGTERM, _leave)  # between runs; inside one, `Execution` listens
+    signal.signal(signal.SIGTERM, _leave)  # between runs; inside one, `Execution` notes it
     torch.set_num_threads(threads)
     _keep_memory()
     try:

@@ -26,28 +26,28 @@ class Interrupted(RunError):
         return self.message
 
 
-class Ears:
+class Noted:
     """Whether a signal has come, and which."""
 
     def __init__(self) -> None:
-        self.heard: int | None = None
+        self.signal: int | None = None
 
     @property
     def code(self) -> int:
         """The exit code for the signal that came."""
-        return 128 + (self.heard or signal.SIGINT)
+        return 128 + (self.signal or signal.SIGINT)
 
 
 @contextmanager
-def listening() -> Iterator[Ears]:
+def noting_signals() -> Iterator[Noted]:
     """Note the first SIGINT or SIGTERM; a second one does what it always does.
 
     A signal that this process ignores stays ignored. Only the main thread is told of signals:
     elsewhere nothing is changed.
     """
-    ears = Ears()
+    noted = Noted()
     if threading.current_thread() is not threading.main_thread():
-        yield ears
+        yield noted
         return
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     before = {number: h for number, h in handlers.items() if h is not signal.SIG_IGN}
@@ -57,12 +57,12 @@ def listening() -> Iterator[Ears]:
             signal.signal(number, handler)
 
     def note(number: int, frame: FrameType | None) -> None:
-        ears.heard = number
+        noted.signal = number
         restore()
 
     for number in before:
         signal.signal(number, note)
     try:
-        yield ears
+        yield noted
     finally:
         restore()

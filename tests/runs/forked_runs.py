@@ -26,7 +26,7 @@ def child(order: dict[str, Any]) -> None:
         else:
             folders = [Path(order["folder"]) / str(config.seed) for config in configs]
             execute_all(list(zip(configs, folders, strict=True)))
-    except BaseException:  # noqa: BLE001 (a child must not go on as a zygote)
+    except BaseException:  # noqa: BLE001 (a child must not go on as its parent)
         traceback.print_exc()
         os._exit(1)
     os._exit(0)
