@@ -244,6 +244,14 @@ def test_pages_name_what_is_there(page):
         assert any((place / path).exists() for place in places), path
 
 
+@pytest.mark.parametrize("module", MODULES)
+def test_sources_name_what_is_there(module):
+    """Dotted names of ours, in code, docstrings and comments."""
+    text = GRAPH.modules()[module].read_text(encoding="utf-8")
+    for name in set(re.findall(r"\btrimol(?:\.[A-Za-z_]\w*)+", text)):
+        assert pkgutil.resolve_name(name) is not None
+
+
 @pytest.mark.parametrize("package", LAZY)
 def test_no_module_hides_a_name_that_its_package_loads_lazily(package):
     home = import_module(package)
