@@ -1,5 +1,7 @@
 """Tasks by path: a class in a file of the user's, and one clear line for all that can go wrong."""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -119,3 +121,17 @@ def test_errors_elsewhere_are_left_as_they_are(line: Path) -> None:
         _ = 1 / 0
     with pytest.raises(ZeroDivisionError), blaming("digits"):
         _ = 1 / 0
+
+
+def test_a_file_changed_within_a_second_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as before, and of the same second: Python's own cache would not notice."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file = tmp_path / "mine.py"
+    for digit in "345":
+        file.write_text(
+            f"from trimol.tasks.digits import Digits\nclass Mine(Digits):\n    width = {digit}\n"
+        )
+        os.utime(file, (10**9, 10**9))
+        assert tasks.load(f"{file}").width == int(digit)  # type: ignore[attr-defined]

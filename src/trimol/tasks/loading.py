@@ -119,13 +119,14 @@ def _module(file: Path, name: str) -> ModuleType:
     if label in sys.modules:
         return sys.modules[label]
     spec = importlib.util.spec_from_file_location(label, file)
-    if spec is None or spec.loader is None:
+    if spec is None:
         raise TaskError(f"{file} cannot be imported as Python")
     module = importlib.util.module_from_spec(spec)
     sys.modules[label] = module  # dataclasses look their module up while it is being made
     try:
         with blaming(name):
-            spec.loader.exec_module(module)
+            # This text, not what Python may have cached of one as long and of the same second.
+            exec(compile(text, str(file), "exec", dont_inherit=True), vars(module))
     except BaseException:
         del sys.modules[label]
         raise
