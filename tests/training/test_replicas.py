@@ -400,3 +400,75 @@ def test_gramians_of_weights_that_multiply_each_other():
         ]
     )  # fmt: skip
     assert torch.allclose(gramians(losses, params), rows @ rows.mT, rtol=1e-10)
+
+
+class Projected(nn.Module):
+    """A projection drawn with the seed, which is no buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.projection = torch.randn(4, 4)
+        self.net = nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.net(x @ self.projection.to(x))
+
+
+def test_what_a_model_hides_from_its_state_is_not_the_first_ones():
+    with pytest.raises(NotReplicable, match="must differ in parameters"):
+        Replicas(Small(Projected), "static", seeds=SEEDS, batch_size=8)
+    Replicas(Small(Projected), "static", seeds=[3, 3], batch_size=8)  # one model
+
+
+def clamped():
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    for p in net.parameters():
+        p.register_hook(lambda gradient: gradient.clamp(-0.01, 0.01))
+    return net
+
+
+def watched():
+    net = nn.Linear(4, 2)
+    net.register_full_backward_hook(lambda module, before, after: None)
+    return net
+
+
+@pytest.mark.parametrize("net", [clamped, watched])
+def test_hooks_see_one_run_and_not_many(net):
+    with pytest.raises(NotReplicable, match="hook"):
+        Replicas(Small(net), "static", seeds=SEEDS, batch_size=8)
+
+
+def decayed(params, lr):
+    """Weights decay, biases do not: told apart by their dimensions, of which replicas have more."""
+    params = list(params)
+    weights = {"params": [p for p in params if p.ndim > 1], "weight_decay": 0.5}
+    return torch.optim.SGD([weights, {"params": [p for p in params if p.ndim < 2]}], lr=lr)
+
+
+def clipping(params, lr):
+    params = list(params)
+    made = torch.optim.SGD(params, lr=lr)
+    made.register_step_pre_hook(lambda *_: torch.nn.utils.clip_grad_norm_(params, 0.01) and None)
+    return made
+
+
+@pytest.mark.parametrize("make", [decayed, clipping])
+def test_an_optimizer_that_would_not_be_that_of_one_run(make):
+    with pytest.raises(NotReplicable, match="optimizer"):
+        Replicas(Small(optimizer=make), "static", seeds=SEEDS, batch_size=8)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda params, lr: torch.optim.SGD(params, lr=min(lr, 0.2)),
+        lambda params, lr: torch.optim.SGD([{"params": list(params), "lr": 0.01}], lr=lr),
+        lambda params, lr: torch.optim.SGD(params, lr=lr, weight_decay=lr / 10),
+    ],
+)
+def test_step_sizes_of_each_need_steps_in_proportion(make):
+    Replicas(Small(optimizer=make), "static", seeds=SEEDS, batch_size=8, lr=0.1)
+    lr = torch.tensor([0.1, 0.1, 0.5], dtype=torch.float64)
+    with pytest.raises(NotReplicable, match="optimizer"):
+        Replicas(Small(optimizer=make), "static", seeds=SEEDS, batch_size=8, lr=lr)

@@ -46,6 +46,8 @@ _ELEMENTWISE = (
 _HELD = 2**25
 # Samples of one pass over full data: with fewer, adding up the gradients takes as long as they do.
 _AT_ONCE = 4096
+# Samples by which replicas are held to the models that they stand for.
+_FEW = 4
 
 
 class NotReplicable(BadValue):
@@ -230,6 +232,7 @@ class Replicas:
         )
         fresh = {seed: _fresh(task, seed) for seed in dict.fromkeys(self.seeds)}
         models = [fresh[seed] for seed in self.seeds]
+        _check_hooks(task, models[0])
         self._lossy = _Lossy(task, models[0].train())
         self.params = _stacked([dict(model.named_parameters()) for model in models])
         self._buffers = _stacked([dict(model.named_buffers()) for model in models])
@@ -239,7 +242,7 @@ class Replicas:
         self._others = [p for name, p in trained.items() if name not in self._shared]
         self._trained = [*self._weighed, *self._others]
         self._lr = _step_sizes(lr, len(self.seeds))
-        self._optimizer = _optimizer(task, list(self.params.values()), lr)
+        self._optimizer = _optimizer(task, list(self.params.values()), lr, models[0])
         self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
         self._schedule = schedule
         growth = methods.growth(method) if isinstance(method, str) else 0.0
@@ -251,6 +254,25 @@ class Replicas:
         )
         self.step = self.samples = 0
         self.diverged = torch.full((len(self.seeds),), -1)
+        if not isinstance(task, Formula):
+            self._check_models(models)
+
+    def _check_models(self, models: Sequence[nn.Module]) -> None:
+        """One model stands for all: what they hide from their ``state_dict`` must not differ."""
+        few = tuple(tensor[:_FEW] for tensor in self.data[0].train)
+        task = copy.copy(self.task)  # what it may count or remember is not of this look
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), evaluating(self._lossy.model):
+            together = self._losses(self.params, self._buffers, few, places=(None,))
+            apart = []
+            for model in models:
+                with evaluating(model):
+                    apart.append(as_vector(task.losses(model, few), graph=False))
+        if not torch.allclose(together, torch.stack(apart), rtol=1e-2, atol=1e-5, equal_nan=True):
+            raise NotReplicable(
+                f"models of task {task.name!r} must differ in parameters and buffers only, found "
+                "other losses than one by one (is what was drawn with the seed a buffer?): train "
+                "its runs one by one"
+            )
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -532,11 +554,56 @@ def _step_sizes(lr: float | Tensor, replicas: int) -> Tensor | None:
     return lr.double()
 
 
-def _optimizer(task: Task, params: list[Tensor], lr: float | Tensor) -> Optimizer:
+def _check_hooks(task: Task, model: nn.Module) -> None:
+    """A hook of the user's on a gradient would see those of all replicas, or none."""
+    late = "_post_accumulate_grad_hooks"
+    if any(p._backward_hooks or getattr(p, late, None) for p in model.parameters()) or any(
+        module._backward_hooks or module._backward_pre_hooks for module in model.modules()
+    ):
+        raise NotReplicable(
+            f"the model of task {task.name!r} must have no hooks on gradients, which are one "
+            "run's: train its runs one by one"
+        )
+
+
+def _optimizer(task: Task, params: list[Tensor], lr: float | Tensor, model: nn.Module) -> Optimizer:
+    """The task's optimizer, for all replicas, if it treats them as it treats one run's model."""
     made = task.optimizer(params, 1.0 if isinstance(lr, Tensor) else lr)  # type: ignore[arg-type]
     if type(made) not in _ELEMENTWISE:
         raise NotReplicable(
             f"optimizer must treat every entry on its own (SGD, Adam and their kin), found "
             f"{type(made).__name__}: train the runs one by one"
         )
+    single, hooks = list(model.parameters()), vars(made)
+    rates = lr.unique().tolist() if isinstance(lr, Tensor) else [lr]
+    stacked = _groups(made, params)
+    if any(hooks.get(f"_optimizer_step_{when}_hooks") for when in ("pre", "post")) or not all(
+        _in_proportion(stacked, _groups(task.optimizer(single, rate), single), share)
+        for rate, share in zip(rates, rates if isinstance(lr, Tensor) else [1.0], strict=True)
+    ):
+        raise NotReplicable(
+            "optimizer must treat replicas as it treats one run (no hooks, no groups by the "
+            "dimensions of a parameter, steps in proportion to lr): train the runs one by one"
+        )
     return made
+
+
+def _groups(optimizer: Optimizer, params: Sequence[Tensor]) -> list[tuple[list[int], Any]]:
+    """Which parameters an optimizer moves how: their places, and the options of each group."""
+    places = {id(p): place for place, p in enumerate(params)}
+    return [
+        ([places[id(p)] for p in group["params"]], {**group, "params": None})
+        for group in optimizer.param_groups
+    ]
+
+
+def _in_proportion(
+    stacked: Sequence[tuple[list[int], Any]], single: Sequence[tuple[list[int], Any]], share: float
+) -> bool:
+    """Whether one run has the same groups, with ``share`` of the step size."""
+    return len(stacked) == len(single) and all(
+        places == own_places
+        and math.isclose(share * float(group["lr"]), float(own["lr"]), rel_tol=1e-9)
+        and {**group, "lr": None} == {**own, "lr": None}
+        for (places, group), (own_places, own) in zip(stacked, single, strict=True)
+    )
