@@ -308,3 +308,39 @@ def test_scores_without_validation_data(tmp_path: Path) -> None:
     found = execute(configure("digits", "static", steps=4, score_every=2), tmp_path)
     assert found.scores.columns == ["step", "test/accuracy"]
     assert found.scores["step"].to_list() == [2, 4]
+
+
+COUNTING = """
+from trimol.tasks.digits import Digits
+
+class Counting(Digits):
+    calls = 0
+
+    def losses(self, model, batch):
+        self.calls += 1
+        return super().losses(model, batch) * (1 + self.calls / 10)
+"""
+
+
+def test_what_a_task_remembers_is_of_one_run_only(tmp_path: Path) -> None:
+    """Whether another run came before it in this process does not change a run."""
+    (tmp_path / "mine.py").write_text(COUNTING)
+    config = configure(f"{tmp_path}/mine.py", "static", lr=0.1, steps=3)
+    first, second = (execute(config, tmp_path / name) for name in "ab")
+    assert first.record == second.record
+
+
+def test_data_that_a_task_reads_are_read_for_every_run(tmp_path: Path) -> None:
+    made = """
+    def __init__(self):
+        super().__init__()
+        self.calls = int(pathlib.Path(__file__).with_name("calls").read_text())
+"""
+    text = "import pathlib\n" + COUNTING.replace("    calls = 0\n", made)
+    (tmp_path / "mine.py").write_text(text)
+    records = []
+    for calls in ("1", "50"):
+        (tmp_path / "calls").write_text(calls)
+        config = configure(f"{tmp_path}/mine.py", "static", lr=0.1, steps=3)
+        records.append(execute(config, tmp_path / f"runs-{calls}").record)
+    assert records[0] != records[1]

@@ -440,3 +440,97 @@ def test_a_process_that_dies_is_one_line(tmp_path: Path) -> None:
     runs = [(configure(task, m, lr=1.0, steps=4), tmp_path / m) for m in ("static", "modo")]
     with pytest.raises(RunError, match="a process that ran the study died"):
         execute_all(runs, jobs=2)
+
+
+def steps_of(run: StoredRun) -> list[int]:
+    return run.metrics["step"].to_list()
+
+
+def test_rows_of_one_that_went_along_are_not_lost(whole: list[StoredRun], tmp_path: Path) -> None:
+    """Between two interrupts fewer runs were asked for: nobody wrote the others' rows."""
+    with pytest.raises(Interrupted):
+        run(tmp_path, configs(), watch=Stop(3))
+    with pytest.raises(Interrupted):
+        run(tmp_path, configs()[:1], watch=Stop(11))
+    for one, other in zip(whole, run(tmp_path, configs()), strict=True):
+        assert steps_of(other) == [0, 5, 10, 12]
+        same_files(one, other)
+
+
+def test_a_run_begun_alone_takes_no_rows_from_its_group(tmp_path: Path) -> None:
+    """Rows that were overwritten from the start are no rows of the group's checkpoint."""
+    listed = configs(measure_at=(2, 6), score_every=3)[:2]
+    with pytest.raises(Interrupted):
+        run(tmp_path, listed, watch=Stop(11))
+    ((config, folder), _) = jobs(tmp_path, listed)
+    with pytest.raises(Interrupted):
+        execute(config, folder, resume=True, watch=Stop(1))
+    for found in run(tmp_path, listed):
+        assert steps_of(found) == [0, 2, 5, 6, 10, 12]
+        assert found.scores["step"].to_list() == [3, 6, 9, 12]
+        assert sorted(found.directions) == [2, 6]
+
+
+def test_a_group_begun_over_a_single_run_leaves_no_gap(tmp_path: Path) -> None:
+    """A checkpoint of its own is no use to a run whose rows are a younger group's."""
+    listed = configs()[:2]
+    ((config, folder), _) = jobs(tmp_path, listed)
+    with pytest.raises(Interrupted):
+        execute(config, folder, watch=Stop(11))
+    with pytest.raises(Interrupted):
+        run(tmp_path, listed, watch=Stop(1))
+    assert steps_of(execute(config, folder, resume=True)) == [0, 5, 10, 12]
+
+
+@pytest.mark.parametrize("name", ["metrics.parquet", "scores.parquet", "directions.pt"])
+def test_a_table_that_was_thrown_away_is_made_again(tmp_path: Path, name: str) -> None:
+    config = configs(measure_at=(2, 6), score_every=3)[0]
+    with pytest.raises(Interrupted):
+        execute(config, tmp_path, watch=Stop(9))
+    (tmp_path / name).unlink()
+    found = execute(config, tmp_path, resume=True)
+    assert steps_of(found) == [0, 2, 5, 6, 10, 12]
+    assert found.scores["step"].to_list() == [3, 6, 9, 12]
+    assert sorted(found.directions) == [2, 6]
+
+
+def test_two_runs_cannot_share_a_folder(tmp_path: Path) -> None:
+    first, second = configs()[:2]
+    for together_ in (True, False):
+        with pytest.raises(StoreError, match=r"holds another run .seed is 3 there, 4 here"):
+            execute_all([(first, tmp_path / "a"), (second, tmp_path / "a")], together=together_)
+    run(tmp_path, [first, first])
+    with pytest.raises(StoreError, match=r"holds another run .seed is 3 there, 4 here"):
+        execute_all([(first, tmp_path / "1-3"), (second, tmp_path / "1-3")])
+
+
+def test_none_is_no_number(tmp_path: Path) -> None:
+    listed = [
+        configure("digits", "moco", lr=0.1, steps=2, hyperparameters={"gamma": g})
+        for g in (None, 0.5, 0.25)
+    ]
+    found = execute_all([(c, tmp_path / str(i)) for i, c in enumerate(listed)])
+    apart_ = execute_all([(c, tmp_path / f"{i}a") for i, c in enumerate(listed)], together=False)
+    for one, other in zip(found, apart_, strict=True):
+        assert isinstance(one, StoredRun)
+        assert isinstance(other, StoredRun)
+        assert one.record == pytest.approx(other.record, rel=2e-4, abs=1e-7)
+
+
+@pytest.mark.parametrize("damage", ["members", "replicas", "state", "config"])
+def test_a_groups_checkpoint_of_another_version_is_named(tmp_path: Path, damage: str) -> None:
+    with pytest.raises(Interrupted):
+        run(tmp_path, configs(), watch=Stop(7))
+    (file,) = (tmp_path / ".together").glob("*.pt")
+    content = torch.load(file)
+    if damage == "state":
+        content["replicas"]["method"]["state"]["more"] = torch.zeros(6, 3)
+    elif damage == "config":
+        content["members"][0][0]["unheard"] = 1
+    else:
+        del content[damage]
+    torch.save(content, file)
+    with pytest.raises(StoreError, match=rf"{file.name} .*move it away"):
+        run(tmp_path, configs())
+    file.unlink()
+    run(tmp_path, configs())

@@ -234,6 +234,8 @@ class Replicated:
         own, saved = tuple(self.weights.shape), tuple(state["weights"].shape)
         if saved != own:
             raise BadValue(f"state must have weights of shape {own}, found {saved}")
+        if state["state"].keys() != self.state.keys():
+            raise BadValue(f"state must have {list(self.state)}, found {list(state['state'])}")
         for name, tensor in {"weights": state["weights"], **state["state"]}.items():
             setattr(self.method, name, tensor.clone())
         self.method.step.fill_(int(state["step"]))

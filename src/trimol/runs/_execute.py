@@ -13,13 +13,19 @@ from trimol._extras import require
 from trimol._failures import BadValue
 from trimol.gradients import _reduce as reduce
 from trimol.runs import store
-from trimol.runs._journal import Journal, Watch
+from trimol.runs._journal import Journal, Watch, complete
 from trimol.runs._lock import locked
 from trimol.runs._signals import Interrupted, Noted, noting_signals
-from trimol.runs._storage import StoreError, make_folder, read_tensors, write_tensors
+from trimol.runs._storage import (
+    StoreError,
+    make_folder,
+    read_tensors,
+    understanding,
+    write_tensors,
+)
 from trimol.runs.config import RunConfig, task_of
 from trimol.runs.store import StoredRun
-from trimol.tasks import Data, Task
+from trimol.tasks import Data, Task, load
 from trimol.tasks.loading import blaming, source
 from trimol.training import Diverged, Run, RunError, assess, metrics, scored, start, train
 from trimol.training._checkpoint import restore, state
@@ -87,7 +93,15 @@ def enter(config: RunConfig, path: Path, resume: bool, stack: ExitStack) -> bool
         raise StoreError(
             f"{path} holds this run unfinished: resume it (--resume), or choose another folder"
         )
+    checkpoint = path / store.CHECKPOINT
+    if checkpoint.exists() and not complete(config, path, _step_of(checkpoint)):
+        checkpoint.unlink()  # rows before it were thrown away, or are another start's: begin again
     return False
+
+
+def _step_of(checkpoint: Path) -> int:
+    with understanding(checkpoint):
+        return int(read_tensors(checkpoint)["run"]["step"])
 
 
 def finished(config: RunConfig, path: Path) -> RunConfig | None:
@@ -98,6 +112,12 @@ def finished(config: RunConfig, path: Path) -> RunConfig | None:
     except OSError as error:
         raise StoreError(f"cannot look into {path}: {error.strerror}") from error
     there = store.read_config(path)
+    refuse_another(there, config, path)
+    return there if (path / store.SUMMARY).exists() else None
+
+
+def refuse_another(there: RunConfig, config: RunConfig, path: Path) -> None:
+    """A folder that belongs to one run is no place for another."""
     if there.key != config.key:
         name = there.differences(config)[0]
         if name == "source":
@@ -109,14 +129,16 @@ def finished(config: RunConfig, path: Path) -> RunConfig | None:
             f"{path} holds another run ({name} is {getattr(there, name)!r} there, "
             f"{getattr(config, name)!r} here): choose another folder"
         )
-    return there if (path / store.SUMMARY).exists() else None
 
 
 def task_for(config: RunConfig) -> Task:
-    """The task of a run, if it is still the one that was configured."""
+    """The task of a run, if it is still the one that was configured.
+
+    A user's own task may remember things, and read data that change: every run has its own.
+    """
     if config.source != source(config.task):
         raise StoreError(f"{config.task} has changed since this run was configured")
-    return task_of(config.task, config.task_options)
+    return (task_of if config.source is None else load)(config.task, config.task_options)
 
 
 def _agreed(decide: Callable[[], bool], where: Any) -> bool:
@@ -209,8 +231,9 @@ class Execution:
 
     def _resume(self) -> None:
         kept = read_tensors(self.checkpoint)
-        self.program.restore(kept)
-        self.began -= kept["seconds"]
+        with understanding(self.checkpoint):
+            self.program.restore(kept)
+            self.began -= kept["seconds"]
         self.measuring = kept.get("measuring", 0.0)
         for place, said in kept.get("failed", {}).items():
             self.journals[place].failed = Diverged(said)

@@ -131,6 +131,25 @@ class Journal:
             how(self.path / name, content)
 
 
+def complete(config: RunConfig, folder: Path, step: int) -> bool:
+    """Whether a folder has all rows and vectors that a checkpoint of this step builds on."""
+    every, scored = config.measure_every, config.score_every
+    at = {asked for asked in config.measure_at if asked < step}
+    needed = {
+        store.METRICS: at | set(range(0, step, every) if every else ()),
+        store.SCORES: set(range(scored, step + 1, scored) if scored else ()),
+    }
+    there = {
+        name: set(read_table(folder / name)["step"]) if (folder / name).exists() else set()
+        for name in needed
+    }
+    if not config.validation_only:
+        vectors = folder / store.DIRECTIONS
+        needed[store.DIRECTIONS] = at
+        there[store.DIRECTIONS] = set(read_tensors(vectors)) if vectors.exists() else set()
+    return all(rows <= there[name] for name, rows in needed.items())
+
+
 class StepCount:
     """Counts the steps of many runs, for one who watches them as a whole: (done, total)."""
 

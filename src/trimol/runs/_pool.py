@@ -17,7 +17,7 @@ import torch
 
 from trimol._checks import whole_number
 from trimol.runs import store
-from trimol.runs._execute import finished, run_alone
+from trimol.runs._execute import finished, refuse_another, run_alone
 from trimol.runs._journal import Watch
 from trimol.runs._signals import Interrupted, noting_signals
 from trimol.runs._together import Job, Unit, execute_together, units
@@ -55,10 +55,13 @@ def execute_all(
     """
     jobs = whole_number("jobs", jobs, least=1)
     done: dict[Path, StoredRun | Diverged] = {}
-    pending = {}
+    pending: dict[Path, RunConfig] = {}
+    asked: dict[Path, RunConfig] = {}
     for config, folder in runs:
-        if folder not in done and folder not in pending:
-            there = finished(config, folder)
+        if folder in asked:
+            refuse_another(asked[folder], config, folder)
+        else:
+            asked[folder], there = config, finished(config, folder)
             if there is None:
                 pending[folder] = config
             else:

@@ -4,6 +4,8 @@ import io
 import json
 import pickle
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +81,21 @@ def make_folder(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"cannot make the folder {path}: {error.strerror}") from error
+
+
+@contextmanager
+def understanding(path: Path) -> Iterator[None]:
+    """What is made of a file that can be read must fit; if not, say which file."""
+    try:
+        yield
+    except RunError:
+        raise
+    except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise StoreError(
+            f"{path} does not fit this run, as if another version wrote it ({reason}): move it "
+            "away to begin again"
+        ) from error
 
 
 def _read(path: Path) -> bytes:

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from trimol._failures import BadValue
 from trimol.runs import store
 from trimol.runs._execute import Execution, Measured, enter, started, task_for
-from trimol.runs._journal import Journal, Watch
-from trimol.runs._storage import make_folder, read_tensors
-from trimol.runs.config import RunConfig, is_number
+from trimol.runs._journal import Journal, Watch, complete
+from trimol.runs._storage import make_folder, read_tensors, understanding
+from trimol.runs.config import RunConfig, is_number, task_of
 from trimol.tasks import Data, Task
 from trimol.tasks.loading import blaming
 from trimol.training import Diverged, metrics, train
@@ -128,7 +128,8 @@ def _kind(config: RunConfig) -> str:
     """What runs that may train together have in common."""
     content = config.model_dump(mode="json", exclude={"seed", "lr", "checkpoint_every"})
     own = content["hyperparameters"]
-    content["hyperparameters"] = {k: None if is_number(v) else v for k, v in own.items()}
+    content["hyperparameters"] = {k: v for k, v in own.items() if not is_number(v)}
+    content["numbers"] = sorted(k for k, v in own.items() if is_number(v))
     return json.dumps(content, sort_keys=True)
 
 
@@ -146,18 +147,26 @@ def _home(jobs: Sequence[Job]) -> Path:
 
 def _interrupted(pending: Sequence[Job], home: Path) -> list[Unit]:
     """Groups that are to go on: those with a run that is asked for and not finished."""
-    asked = {folder.absolute(): (config.key, folder) for config, folder in pending}
+    asked = {folder.absolute(): (config, folder) for config, folder in pending}
     groups = []
     for file in sorted(home.glob("*.pt")):
+        kept = read_tensors(file)
         jobs, along = [], set()
-        for place, (content, name) in enumerate(read_tensors(file)["members"]):
-            config = RunConfig.model_validate(content)
-            key, folder = asked.get(home.parent / name, ("", home.parent / name))
-            jobs.append((config, folder))
-            if key != config.key:
-                along.add(place)
+        with understanding(file):
+            step, failed = int(kept["replicas"]["step"]), kept.get("failed", {})
+            for place, (content, name) in enumerate(kept["members"]):
+                config, folder = RunConfig.model_validate(content), home.parent / name
+                if folder in asked and asked[folder][0].key == config.key:
+                    config, folder = asked[folder]
+                else:
+                    along.add(place)
+                jobs.append((config, folder))
         unit = Unit(tuple(jobs), file, frozenset(along))
-        if not all((folder / store.CONFIG).exists() for folder in unit.folders):
+        if not all(
+            (folder / store.CONFIG).exists() and (place in failed or complete(config, folder, step))
+            for place, (config, folder) in enumerate(jobs)
+            if place not in along
+        ):
             file.unlink()  # what a run measured so far is gone: begin again
         elif unit.folders:
             groups.append(unit)
@@ -191,7 +200,7 @@ def _name(jobs: Sequence[Job]) -> str:
 def _numbers(config: RunConfig) -> int:
     """The parameters and buffers of one run."""
     with torch.random.fork_rng(devices=[]), blaming(config.task):
-        model = task_for(config).model()
+        model = task_of(config.task, config.task_options).model()
     return max(1, sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers())))
 
 
