@@ -5,6 +5,8 @@ from hypothesis import strategies as st
 from problems import batch, flat_gradient, naive_jacobian, network
 
 import trimol
+from trimol.methods import replicated
+from trimol.methods._replicated import Jacobians
 from trimol.methods.famo import famo_slope, famo_weights
 
 
@@ -211,3 +213,13 @@ def test_bad_losses():
         famo(torch.cat([x, -x]))
     with pytest.raises(ValueError, match="must have 2 entries, one per objective, found 3"):
         famo.observe(torch.ones(3))
+
+
+def test_a_replica_without_losses_harms_no_other_above_any_least_loss():
+    least = torch.tensor([[5.0, 7.0], [0.0, -3.0]])
+    famo = replicated("famo", replicas=2, objectives=2, min_losses=least)
+    rows, losses = torch.ones(2, 2, 1), torch.tensor([[float("nan"), 9.0], [1.0, 2.0]])
+    with pytest.warns(RuntimeWarning, match=r"NaN or infinity in replicas \[0\]"):
+        famo.direction(Jacobians([rows], losses))
+    assert famo.weights[0].tolist() == [0.5, 0.5]
+    assert famo.weights[1].tolist() == pytest.approx([5 / 6, 1 / 6])

@@ -92,11 +92,11 @@ class _OfMany(Evidence):
     The direction, R × d, takes the place of a single run's scalar, whose gradient it is.
     """
 
-    def __init__(self, source: ReplicatedEvidence) -> None:
-        self.source = source
+    def __init__(self, source: ReplicatedEvidence, harmless: float | Tensor) -> None:
+        self.source, self.harmless = source, harmless
         self.broken: Tensor | None = None  # which runs, if any
 
-    def finite(self, evidence: Tensor, instead: float = 0.0) -> Tensor:
+    def finite(self, evidence: Tensor, instead: float | Tensor = 0.0) -> Tensor:
         """The evidence; of runs whose is not finite, which keep their λ, a number instead."""
         if evidence.isfinite().all():
             return evidence
@@ -105,7 +105,7 @@ class _OfMany(Evidence):
         return torch.where(broken.view(-1, *[1] * (evidence.dim() - 1)), instead, evidence)
 
     def values(self) -> Tensor:
-        return self.finite(self.source.values().double(), instead=1.0)
+        return self.finite(self.source.values().double(), instead=self.harmless)
 
     def gramian(self, *, chunk: int | None = None, of: Sequence[Tensor] | None = None) -> Tensor:
         if of is not None:
@@ -197,7 +197,7 @@ class Replicated:
         due, before = self.due, self.weights
         source = self._checked(evidence, due) if isinstance(evidence, Sequence) else evidence
         if due:
-            seen = _OfMany(source)
+            seen = _OfMany(source, self.method.harmless)
             told = self.method.weigh(seen)
             seen.broken = self.method.commit(told, seen.broken)
             if seen.broken is not None:

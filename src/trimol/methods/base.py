@@ -91,6 +91,7 @@ class Method(nn.Module):
     reference: ClassVar[str]
     shown: ClassVar[tuple[str, ...]] = ()
     draws: int = 1
+    harmless: float | Tensor = 1.0  # losses that do, for a run among many whose are not finite
     weights: Tensor
     step: Tensor
     skipped: Tensor

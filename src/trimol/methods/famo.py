@@ -110,6 +110,11 @@ class FAMO(Method):
             observations=torch.zeros((), dtype=torch.int64),
         )
 
+    @property
+    def harmless(self) -> Tensor:
+        """Losses above the least."""
+        return 1 + self.min_losses
+
     def weigh(self, evidence: Evidence) -> State:
         """c z/ℓ of the batch (after ξ's step, if the last one was not observed)."""
         losses = self._above(evidence.values())
