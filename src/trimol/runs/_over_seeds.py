@@ -63,9 +63,8 @@ def table_of(runs: Sequence[StoredRun | Diverged]) -> polars.DataFrame:
         stored.append(run)
     table = polars.concat([_rows(run) for run in stored], how="diagonal")
     together = [{"step": step, **_readings(stored, step)} for step in sorted(set(table["step"]))]
-    return table.join(polars.DataFrame(together), on="step", maintain_order="left").sort(
-        "step", maintain_order=True
-    )
+    readings_ = polars.DataFrame(together, infer_schema_length=None)  # most steps have none
+    return table.join(readings_, on="step", maintain_order="left").sort("step", maintain_order=True)
 
 
 def seconds(table: polars.DataFrame) -> tuple[float, float]:
