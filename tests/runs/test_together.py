@@ -2,9 +2,11 @@
 
 import json
 import os
+import queue
 import shutil
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from trimol import tasks
 from trimol.report import write as write_report
 from trimol.runs import Interrupted, RunConfig, StoredRun, StoreError, configure, execute, store
 from trimol.runs import _together as together
-from trimol.runs._pool import execute_all
+from trimol.runs._pool import _Pool, execute_all
 from trimol.training import Diverged, Record, RunError, assess, start, train
 
 SMALL = {"hidden": 8, "validation": 200}
@@ -534,3 +536,27 @@ def test_a_groups_checkpoint_of_another_version_is_named(tmp_path: Path, damage:
         run(tmp_path, configs())
     file.unlink()
     run(tmp_path, configs())
+
+
+@pytest.mark.parametrize("together_", [True, False])
+@pytest.mark.parametrize("method", ["static", "modo"])
+def test_one_that_diverges_in_its_last_step(tmp_path: Path, together_: bool, method: str) -> None:
+    """Its losses were finite on every batch: only what is measured at the end shows it."""
+    listed = [
+        c.model_copy(update={"lr": 1e30}) if c.seed == 4 else c
+        for c in configs(method, steps=1)[:3]
+    ]
+    found = execute_all(jobs(tmp_path, listed), together=together_)
+    assert [isinstance(each, Diverged) for each in found] == [False, True, False]
+    assert "at step 1: try a smaller lr" in str(found[1])
+    assert store.load(tmp_path / "1e+30-4").metrics["step"].to_list() == [0]
+
+
+@pytest.mark.parametrize("code", [0, 1, -9])
+def test_a_worker_that_ended_before_its_work_is_noticed(code: int) -> None:
+    """Also one that was asked to stop by another, and did so in good order."""
+    pool = object.__new__(_Pool)
+    pool.news = queue.Queue()
+    pool.workers = [SimpleNamespace(exitcode=None), SimpleNamespace(exitcode=code)]  # type: ignore[list-item]
+    with pytest.raises(RunError, match=f"a process that ran the study died .exit code {code}"):
+        pool._check_alive()

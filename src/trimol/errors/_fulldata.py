@@ -27,6 +27,10 @@ Size = Callable[[Any], float | Tensor | Sequence[float]]
 _END = object()
 
 
+class NotFinite(BadValue):
+    """A loss or a gradient over whole data is NaN or infinite."""
+
+
 @dataclass(frozen=True)
 class FullData:
     """Means over a whole data set, in float64."""
@@ -156,7 +160,7 @@ class Walk:
             f"{self.place} (loss {losses[bad]:g})"
         )
         if everywhere or not reduce.is_distributed():
-            raise BadValue(self.failure)
+            raise NotFinite(self.failure)
 
     def _all_go_on(self, has_batch: bool) -> bool:
         """Whether every process has a batch (True) or none has (False)."""
@@ -165,7 +169,7 @@ class Walk:
         going, failed = reduce.mean_small(state).tolist()
         if failed:
             elsewhere = f"found NaN or infinity in {self.name} on another process"
-            raise BadValue(self.failure or elsewhere)
+            raise NotFinite(self.failure or elsewhere)
         if 0 < going < 1:
             raise BadValue(
                 f"{self.name} must have as many batches on every process, found one that ran out "

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from trimol._extras import require
 from trimol._failures import BadValue
+from trimol.errors._fulldata import NotFinite
 from trimol.gradients import _reduce as reduce
 from trimol.runs import store
 from trimol.runs._journal import Journal, Watch, complete
@@ -33,6 +34,7 @@ from trimol.training.loop import whereabouts
 from trimol.training.records import Record
 
 Measured = tuple[Record, Tensor | None]  # and ∇F_S(λ − λ*_ρ)
+Result = Measured | Diverged  # of a run whose losses or gradients over its data are not finite
 
 
 def execute(
@@ -176,7 +178,7 @@ class Program(Protocol):
     def train(self, steps: int, look: Callable[[], None], stop: Callable[[], bool]) -> None:
         """Train on; look inside every step, at x_t and λ_{t+1}; ask after it whether to stop."""
 
-    def measure(self, places: Sequence[int], rho: float) -> Iterable[Measured]:
+    def measure(self, places: Sequence[int], rho: float) -> Iterable[Result]:
         """The records of these runs at the present x."""
 
     def module(self, place: int) -> nn.Module:
@@ -258,8 +260,7 @@ class Execution:
         for journal in self.journals:
             journal.begin()
         for place, error in self.program.diverged().items():
-            self.journals[place].failed = error
-            self.journals[place].write_tables()
+            self._fail(place, error)
         every = config.measure_every
         if (every and step % every == 0) or step in config.measure_at:
             self._measure()
@@ -282,15 +283,24 @@ class Execution:
         """Measure the runs that go on, or look at them on validation data; the vectors of E_ca."""
         began, going = time.monotonic(), dict(self._places())
         if self.config.validation_only:
-            measured: Iterable[Measured] = map(self._validated, going)
+            measured: Iterable[Result] = map(self._validated, going)
         else:
             measured = self.program.measure(list(going), self.config.rho)
         directions = {}
-        for (place, journal), (record, direction) in zip(going.items(), measured, strict=True):
-            journal.measured(record, direction)
-            directions[place] = direction
+        for (place, journal), result in zip(going.items(), measured, strict=True):
+            if isinstance(result, Diverged):
+                self._fail(place, result)
+                continue
+            record, directions[place] = result
+            journal.measured(record, directions[place])
         self.measuring += time.monotonic() - began
         return directions
+
+    def _fail(self, place: int, error: Diverged) -> None:
+        """This run goes on no more; what it has measured is kept."""
+        journal = self.journals[place]
+        journal.failed = journal.failed or error
+        journal.write_tables()
 
     def _validated(self, place: int) -> Measured:
         program = self.program
@@ -364,7 +374,10 @@ class _Alone:
         train(self.run, steps, watch=lambda _: look(), stop=lambda _: stop())
 
     def measure(self, places: Sequence[int], rho: float) -> Iterator[Measured]:
-        assessment = assess(self.run, rho=rho)
+        try:
+            assessment = assess(self.run, rho=rho)
+        except NotFinite as error:
+            raise unmeasured(self.step) from error
         yield assessment.record, assessment.errors.direction
 
     def module(self, place: int) -> nn.Module:
@@ -378,6 +391,13 @@ class _Alone:
 
     def restore(self, state: dict[str, Any]) -> None:
         restore(self.run, state["run"])
+
+
+def unmeasured(step: int) -> Diverged:
+    """What is said of a run that had finite losses on its batches, and has none on all data."""
+    return Diverged(
+        f"losses or gradients over all data are not finite at step {step}: try a smaller lr"
+    )
 
 
 def started(task: Task, config: RunConfig) -> Run:

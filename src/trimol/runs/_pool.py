@@ -165,7 +165,7 @@ class _Pool:
 
     def _check_alive(self) -> None:
         for worker in self.workers:
-            if worker.exitcode not in (None, 0) and self.news.empty():
+            if worker.exitcode is not None and self.news.empty():  # none is told to end yet
                 raise RunError(
                     f"a process that ran the study died (exit code {worker.exitcode}; out of "
                     "memory?): run the same command again to go on"

@@ -21,8 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from trimol._failures import BadValue
+from trimol.errors._fulldata import NotFinite
 from trimol.runs import store
-from trimol.runs._execute import Execution, Measured, enter, started, task_for
+from trimol.runs._execute import Execution, Result, enter, started, task_for, unmeasured
 from trimol.runs._journal import Journal, Watch, complete
 from trimol.runs._storage import make_folder, read_tensors, understanding
 from trimol.runs.config import RunConfig, is_number, task_of
@@ -243,11 +244,16 @@ class _Together:
             if stop():
                 return
 
-    def measure(self, places: Sequence[int], rho: float) -> Iterator[Measured]:
+    def measure(self, places: Sequence[int], rho: float) -> Iterator[Result]:
         replicas = self.replicas
-        weights = replicas.next_weights()
-        errors = replicas.measure(rho=rho, weights=weights, only=places)
+        with warnings.catch_warnings():  # of what is not finite, what is measured says more
+            warnings.filterwarnings("ignore", "[^ ]+: gradients with NaN", RuntimeWarning)
+            weights = replicas.next_weights()
+        errors = replicas.measured(rho=rho, weights=weights, only=places)
         for place, own in zip(places, errors, strict=True):
+            if isinstance(own, NotFinite):
+                yield unmeasured(replicas.step)
+                continue
             record = from_errors(
                 own,
                 self.task.objectives,

@@ -21,7 +21,7 @@ from trimol._checks import whole_number
 from trimol._failures import BadValue
 from trimol.data import IndependentDraws, sizes
 from trimol.errors import Errors
-from trimol.errors._fulldata import FullData
+from trimol.errors._fulldata import FullData, NotFinite
 from trimol.errors._inputs import check_rho, checked_weights
 from trimol.errors._measure import from_means
 from trimol.gradients._stacked import StackedEvidence, jacobians
@@ -316,13 +316,29 @@ class Replicas:
             weights: λ, R × M; by default `next_weights`, as for a single run.
             only: Which replicas; those that diverged cannot be measured. All by default.
         """
+        results = []
+        for result in self.measured(rho=rho, weights=weights, only=only):
+            if isinstance(result, NotFinite):
+                raise result
+            results.append(result)
+        return results
+
+    def measured(
+        self, *, rho: float, weights: Tensor | None, only: Collection[int] | None
+    ) -> Iterator[Errors | NotFinite]:
+        """As `measure`, one by one; instead of what cannot be measured, why."""
         check_rho(rho)
         given = self.next_weights() if weights is None else weights
-        return [
-            from_means(on_train, on_test, checked_weights(given[replica]), rho)
-            for replica, on_train, on_test in self._full()
-            if only is None or replica in only
-        ]
+        for replica, *each in self._full():
+            if only is not None and replica not in only:
+                continue
+            if all(d.losses.isfinite().all() and d.jacobian.isfinite().all() for d in each):
+                yield from_means(*each, checked_weights(given[replica]), rho)
+            else:
+                yield NotFinite(
+                    f"replica {replica} must have finite losses and gradients, found NaN or "
+                    "infinity over its data"
+                )
 
     def next_weights(self) -> Tensor:
         """λ_{t+1}, R × M, which the next batch gives at the present x; all stays as it was."""
