@@ -1,4 +1,4 @@
-"""Nasty Gramians for the methods that turn a Gramian into weights."""
+"""Nasty Gramians and products for the methods that turn these into weights."""
 
 import torch
 from hypothesis import strategies as st
@@ -31,3 +31,10 @@ def jacobian(kind: str, objectives: int, seed: int) -> Tensor:
 
 
 jacobians = st.builds(jacobian, st.sampled_from(KINDS), st.integers(1, 7), st.integers(0, 10**6))
+# Weights, not normalised, and products G1ᵀ(G2 λ) of any size.
+weights_and_products = st.integers(1, 6).flatmap(
+    lambda m: st.tuples(
+        st.lists(st.floats(0.01, 1), min_size=m, max_size=m),
+        st.lists(st.floats(-1e12, 1e12), min_size=m, max_size=m),
+    )
+)

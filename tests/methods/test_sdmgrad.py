@@ -1,5 +1,6 @@
 import pytest
 import torch
+from gramians import weights_and_products
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import batch, flat_gradient, naive_jacobian, network
@@ -119,12 +120,7 @@ def test_backwards_do_not_grow_with_the_objectives(monkeypatch, tasks):
 
 @settings(derandomize=True, deadline=None, max_examples=60)
 @given(
-    st.integers(1, 6).flatmap(
-        lambda m: st.tuples(
-            st.lists(st.floats(0.01, 1), min_size=m, max_size=m),
-            st.lists(st.floats(-1e12, 1e12), min_size=m, max_size=m),
-        )
-    ),
+    weights_and_products,
     st.floats(0, 1e3),
     st.floats(0, 1e8),
 )
