@@ -5,6 +5,7 @@ import os
 import queue
 import shutil
 import signal
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -560,3 +561,37 @@ def test_a_worker_that_ended_before_its_work_is_noticed(code: int) -> None:
     pool.workers = [SimpleNamespace(exitcode=None), SimpleNamespace(exitcode=code)]  # type: ignore[list-item]
     with pytest.raises(RunError, match=f"a process that ran the study died .exit code {code}"):
         pool._check_alive()
+
+
+WARNING = """
+import warnings
+from trimol.tasks.digits import Digits
+
+class Warning(Digits):
+    def losses(self, model, batch):
+        warnings.warn("look out", stacklevel=1)
+        return super().losses(model, batch)
+"""
+
+
+def test_a_warning_is_said_once(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    warnings.simplefilter("default")
+    (tmp_path / "mine.py").write_text(WARNING)
+    listed = [configure(f"{tmp_path}/mine.py", "static", lr=0.1, steps=9, seed=s) for s in (0, 1)]
+    run(tmp_path / "runs", listed)
+    assert 1 <= len([w for w in recwarn if "look out" in str(w.message)]) <= 4
+
+
+def test_a_formula_diverges_together_when_it_does_alone(tmp_path: Path) -> None:
+    """Losses overflow long before gradients do."""
+    listed = [
+        configure("quadratic", "modo", lr=lr, steps=270, seed=3, batch_size=4,
+                  hyperparameters={"gamma": 0.01})
+        for lr in (0.001, 5.0)
+    ]  # fmt: skip
+    said = [
+        str(execute_all([(c, tmp_path / f"{c.lr}-{t}") for c in listed], together=t)[1])
+        for t in (True, False)
+    ]
+    assert said[0] == said[1]
+    assert "at step 25" in said[0]

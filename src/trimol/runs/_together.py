@@ -212,6 +212,7 @@ class _Together:
         self.task, self.unit = task, unit
         self.configs = configs = [config for config, _ in unit.jobs]
         self.said: set[int] = set()
+        self.warned: set[tuple[Any, ...]] = set()
         lrs = [config.lr for config in configs]
         try:
             self.replicas = Replicas(
@@ -304,8 +305,11 @@ class _Together:
             yield
         known = bool((self.replicas.diverged >= 0).any())
         for one in caught:
-            if not (known and "NaN or infinity in replicas" in str(one.message)):
-                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+            what = one.category, str(one.message), one.filename, one.lineno
+            if what in self.warned or (known and "NaN or infinity in replicas" in what[1]):
+                continue
+            self.warned.add(what)  # once, as where nobody listens in
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
 
 def _joined(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

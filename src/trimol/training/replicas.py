@@ -46,6 +46,8 @@ _ELEMENTWISE = (
 _HELD = 2**25
 # Samples of one pass over full data: with fewer, adding up the gradients takes as long as they do.
 _AT_ONCE = 4096
+# Gradients below it are those of losses that are finite in double precision.
+_HUGE = 1e100
 # Samples by which replicas are held to the models that they stand for.
 _FEW = 4
 
@@ -185,7 +187,7 @@ class Replicas:
     what ``torch.func.vmap`` cannot do. Batch normalisation is fine.
     The optimizer must treat every entry on its own (SGD, Adam and their kin).
     A task that is a formula (`trimol.tasks.quadratic.Quadratic`) gives its gradients itself: no
-    graph is recorded, and ``diverged`` is about gradients.
+    graph is recorded.
 
     Example:
         >>> from trimol.tasks import get
@@ -402,9 +404,7 @@ class Replicas:
         batch = self._sampler.batch(self.step)
         parts = sizes(batch[0].shape[1], self.method.draws if self.method.due else 1)
         if isinstance(self.task, Formula):
-            rows = self._by_formula(self.task, batch, parts)
-            self._note(rows)
-            return list(rows)
+            return list(self._by_formula(self.task, batch, parts))
         draws = self._draws(batch, parts)
         self._note(torch.stack(draws))
         return StackedEvidence(draws, self._weighed, self._others)
@@ -421,7 +421,11 @@ class Replicas:
         """∇F of every draw, draws × R × M × d: F is linear in z, so that a draw is its mean."""
         (x,), (z,) = self._weighed, batch
         means = torch.stack([draw.mean(1) for draw in z.split(list(parts), dim=1)])
-        return task.jacobian(x.detach().expand(len(parts), *x.shape), means)
+        points = x.detach().expand(len(parts), *x.shape)
+        rows = task.jacobian(points, means)
+        if not abs(float(rows.sum())) < _HUGE:  # losses are infinite before their gradients are
+            self._note(torch.cat([rows.flatten(2), task.values(points, means)], -1))
+        return rows
 
     def _draws(self, batch: Batch, parts: Sequence[int]) -> list[Tensor]:
         """The losses of the next step, R × M, one tensor for each draw."""
