@@ -91,7 +91,6 @@ class Method(nn.Module):
     reference: ClassVar[str]
     shown: ClassVar[tuple[str, ...]] = ()
     draws: int = 1
-    harmless: float | Tensor = 1.0  # losses that do, for a run among many whose are not finite
     weights: Tensor
     step: Tensor
     skipped: Tensor
@@ -169,6 +168,11 @@ class Method(nn.Module):
             kept_here = kept.view(*kept.shape, *each).to(value.device)
             self._buffers[name] = old if kept.all() else torch.where(kept_here, old, value.detach())
         return kept
+
+    @property
+    def harmless(self) -> float | Tensor:
+        """Losses that do for `weigh`, of a run among many whose own are not finite."""
+        return 1.0
 
     @property
     def due(self) -> bool:

@@ -331,11 +331,12 @@ class Replicas:
         """As `measure`, one by one; instead of what cannot be measured, why."""
         check_rho(rho)
         given = self.next_weights() if weights is None else weights
-        for replica, *each in self._full():
+        for replica, on_train, on_test in self._full():
             if only is not None and replica not in only:
                 continue
-            if all(d.losses.isfinite().all() and d.jacobian.isfinite().all() for d in each):
-                yield from_means(*each, checked_weights(given[replica]), rho)
+            numbers = (on_train.losses, on_train.jacobian, on_test.losses, on_test.jacobian)
+            if all(own.isfinite().all() for own in numbers):
+                yield from_means(on_train, on_test, checked_weights(given[replica]), rho)
             else:
                 yield NotFinite(
                     f"replica {replica} must have finite losses and gradients, found NaN or "
