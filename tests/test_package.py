@@ -215,6 +215,18 @@ def test_dir_is_complete_before_anything_is_loaded():
     assert set(run.stdout.split()) >= methods
 
 
+def test_a_name_in_other_letters_is_proposed_once():
+    with pytest.raises(AttributeError, match=r"no attribute 'mgda'\. Did you mean: 'MGDA'\?$"):
+        _ = trimol.mgda
+    for name in ("mgda", "modo"):
+        run = subprocess.run(
+            [sys.executable, "-c", f"import trimol; trimol.{name}"], capture_output=True, text=True
+        )
+        assert run.stderr.splitlines()[-1].count("Did you mean") == 1
+    with pytest.raises(AttributeError, match=r"has no attribute 'nothing'$"):
+        _ = trimol.nothing
+
+
 def documented() -> list[tuple[str, str]]:
     """Module and names of every block of the API page."""
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")

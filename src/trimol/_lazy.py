@@ -25,7 +25,12 @@ def attach(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[], l
 
     def load(name: str) -> Any:
         if name not in places:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+            said = f"module {module!r} has no attribute {name!r}"
+            # Python proposes names that differ in a few letters: trimol.mgda differs in four.
+            meant = [known for known in places if known.lower() == name.lower()]
+            if meant:  # with its name the error is complete, and Python proposes nothing more
+                raise AttributeError(f"{said}. Did you mean: {meant[0]!r}?", name=name)
+            raise AttributeError(said)
         try:
             value = resolve(places[name])
         except AttributeError as error:  # which Python would take for "no such name"
