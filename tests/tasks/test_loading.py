@@ -91,7 +91,7 @@ def test_bad_names_and_options(
     ("old", "new", "message"),
     [
         ("import torch\n", "import torch, nowhere\n", "line 2: ModuleNotFoundError: No module"),
-        ("objectives = (", "objectives = ((", "line [0-9]+: SyntaxError"),
+        ("objectives = (", "objectives = ((", "line [0-9]+: SyntaxError: '.*' was never closed$"),
         ("= slope, samples", "= slope, 1 / 0", "line 11: ZeroDivisionError: division by zero"),
         ('name = "line"', 'name = ""', "the class Line must set name"),
         ('"fit", "slope"', '"fit", "fit"', "must be a tuple of different names"),
@@ -114,6 +114,16 @@ def test_errors_in_the_losses_name_the_line(line: Path) -> None:
     name = f"{line}:Line"
     with pytest.raises(TaskError, match=r"line.py, line 18: NameError: name 'z'"), blaming(name):
         train(start(tasks.load(name), "static"), steps=1)
+
+
+def test_a_mistake_is_told_by_the_path_from_here_and_in_our_words(
+    line: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line.write_text(LINE.replace("train=(x[::2], self.slope * x[::2])", "train=(x[::2], x)"))
+    monkeypatch.chdir(line.parent)
+    name = f"{line}:Line"
+    with pytest.raises(TaskError, match=r"^line\.py, line 22: train must hold"), blaming(name):
+        tasks.load(name).data()
 
 
 def test_errors_elsewhere_are_left_as_they_are(line: Path) -> None:

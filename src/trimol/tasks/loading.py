@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from trimol._failures import BadValue
+from trimol._failures import BadValue, UserError
 from trimol.tasks._catalogue import get, names, outline
 
 if TYPE_CHECKING:
@@ -153,10 +153,22 @@ def blaming(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         line = None if file is None else _line(error, file)
-        if line is None:
+        if file is None or line is None:
             raise
-        said = " ".join(f"{type(error).__name__}: {error}".split())
-        raise TaskError(f"{file}, line {line}: {said}") from error
+        raise TaskError(f"{_from_here(file)}, line {line}: {_words(error)}") from error
+
+
+def _from_here(file: Path) -> Path:
+    """A file as a user would type it: runs hold whole paths."""
+    here = Path.cwd()
+    return file.relative_to(here) if file.is_relative_to(here) else file
+
+
+def _words(error: Exception) -> str:
+    """An error in one line; ours speak for themselves, and a SyntaxError's line is said already."""
+    said = error.msg if isinstance(error, SyntaxError) else str(error)
+    kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+    return " ".join(f"{kind}{said}".split())
 
 
 def _line(error: Exception, file: Path) -> int | None:
