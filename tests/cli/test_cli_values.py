@@ -2,7 +2,7 @@
 
 import io
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pytest
 from hypothesis import given
@@ -60,6 +60,8 @@ class Options:
     """What."""
     batch_size: Annotated[int, typed(lambda text: whole_number(text, least=1), "N")] = 64
     """How many."""
+    kind: Literal["a", "b"] = "a"
+    """Which."""
     json: bool = False
     """For machines."""
 
@@ -77,8 +79,9 @@ def test_flags_of_others_are_found_wherever_they_stand() -> None:
     ("arguments", "said"),
     [
         (["digits", "--batch-size", "x"], "--batch-size must be a whole number of at least 1"),
-        (["digits", "--batch-size"], "Missing value for argument '--batch-size'"),
-        ([], "TASK"),
+        (["digits", "--batch-size"], "--batch-size must have a value, found none (see"),
+        ([], "missing TASK: What (see"),
+        (["digits", "--kind", "c"], "--kind must be one of a, b, found 'c' (see"),
         (["digits", "more"], "Unrecognized options: more"),
         (["digits", "--jsn"], "--jsn"),
     ],

@@ -3,7 +3,7 @@
 import contextlib
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -12,6 +12,17 @@ import tyro
 from trimol.cli._reporting import UsageError
 
 OptionsT = TypeVar("OptionsT")
+
+# What tyro says, and how our other messages say it.
+_WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"^Missing from [^:]*: (\S+)", r"missing \1:"),
+    (r"^Missing value for argument '(\S+)'.*", r"\1 must have a value, found none"),
+    (
+        r"^invalid choice (.+) for argument '(\S+)'\. Expected one of \((.*)\)$",
+        lambda m: f"{m[2]} must be one of {m[3].replace(chr(39), '')}, found {m[1]}",
+    ),
+    (r"^Error parsing (\S+): ", r"\1 "),
+)
 
 
 def parse(options: type[OptionsT], arguments: Sequence[str], command: str) -> OptionsT:
@@ -90,9 +101,10 @@ def one_line(box: str) -> str:
     first, last = (0, rules[:1]) if framed else (rules[0] if rules else 0, rules[1:2])
     inside = lines[first + 1 : last[0] if last else len(lines)]
     said = re.sub(r"\s+", " ", " ".join(inside)).strip()
-    said = re.sub(r"^Missing from [^:]*:", "missing", said)
-    said = re.sub(r"^Error parsing (\S+): ", r"\1 ", said.replace("(required)", "").strip())
-    return said.removesuffix(".") or "bad arguments"
+    said = said.replace("(required)", "").strip().removesuffix(".")
+    for theirs, ours in _WORDS:
+        said = re.sub(theirs, ours, said)
+    return said or "bad arguments"
 
 
 def _plain(text: str) -> str:
