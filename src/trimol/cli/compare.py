@@ -109,7 +109,8 @@ def _compared(options: Options, out: Path, steps: int, **settings: Any) -> "Comp
     from trimol.runs._pool import cores
 
     every = max(1, steps // 10) if options.measure_every is None else options.measure_every
-    title = f"{options.task}: {options.seeds} seeds of {steps} steps"
+    seeds = "1 seed" if options.seeds == 1 else f"{options.seeds} seeds"
+    title = f"{options.task}: {seeds} of {steps} steps"
     view = CompareView(title, options.methods, options.seeds, steps)
     with shown(view, quiet=options.quiet) as changed:
 
