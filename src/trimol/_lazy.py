@@ -26,7 +26,7 @@ def attach(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[], l
     def load(name: str) -> Any:
         if name not in places:
             said = f"module {module!r} has no attribute {name!r}"
-            # Python proposes names that differ in a few letters: trimol.mgda differs in four.
+            # Python proposes names that differ in a few letters: mgda differs from MGDA in four.
             meant = [known for known in places if known.lower() == name.lower()]
             if meant:  # with its name the error is complete, and Python proposes nothing more
                 raise AttributeError(f"{said}. Did you mean: {meant[0]!r}?", name=name)

@@ -7,8 +7,7 @@ from torch import nn
 from trimol import simplex
 from trimol.gradients._stacked import gramians, jacobians
 from trimol.tasks import Data, Task, get
-from trimol.training import assess, start, train
-from trimol.training.replicas import Neighbours, NotReplicable, Replicas
+from trimol.training import Neighbours, NotReplicable, Replicas, assess, start, train
 
 SEEDS = [0, 3, 5]
 

@@ -24,7 +24,7 @@ from trimol.runs._together import Job, Unit, execute_together, units
 from trimol.runs.config import RunConfig
 from trimol.runs.store import StoredRun
 from trimol.training import Diverged, Record, RunError
-from trimol.training.replicas import NotReplicable
+from trimol.training._replicable import NotReplicable
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 PATIENCE = 0.1  # seconds between looks at signals and at workers that died

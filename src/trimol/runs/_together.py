@@ -30,9 +30,10 @@ from trimol.runs.config import RunConfig, is_number, task_of
 from trimol.tasks import Data, Task
 from trimol.tasks.loading import blaming
 from trimol.training import Diverged, metrics, train
+from trimol.training._replicable import NotReplicable
 from trimol.training.loop import whereabouts
 from trimol.training.records import from_errors
-from trimol.training.replicas import NotReplicable, Replicas
+from trimol.training.replicas import Replicas
 
 FOLDER = ".together"
 Job = tuple[RunConfig, Path]

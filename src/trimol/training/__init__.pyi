@@ -13,6 +13,6 @@ from trimol.training.loop import start as start
 from trimol.training.loop import train as train
 from trimol.training.records import Record as Record
 from trimol.training.records import Sink as Sink
-from trimol.training.replicas import Neighbours as Neighbours
-from trimol.training.replicas import NotReplicable as NotReplicable
+from trimol.training._replica_data import Neighbours as Neighbours
+from trimol.training._replicable import NotReplicable as NotReplicable
 from trimol.training.replicas import Replicas as Replicas

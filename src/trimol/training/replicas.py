@@ -9,17 +9,16 @@ make of its seed: the same start, the same samples at every step.
 import copy
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor, nn, optim
+from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.optim import Optimizer
 
 from trimol import methods
 from trimol._checks import whole_number
 from trimol._failures import BadValue
-from trimol.data import IndependentDraws, sizes
+from trimol.data import sizes
 from trimol.errors import Errors
 from trimol.errors._fulldata import FullData, NotFinite
 from trimol.errors._inputs import check_rho, checked_weights
@@ -28,20 +27,10 @@ from trimol.gradients._stacked import StackedEvidence, jacobians
 from trimol.gradients.losses import as_vector
 from trimol.tasks import Batch, Data, Task
 from trimol.tasks._point import Formula
+from trimol.training._replica_data import BySeed, Neighbours, ReplicaSampler, Sets, source_of
+from trimol.training._replicable import NotReplicable, check_hooks, optimizer_of
 from trimol.training.assessment import batches, evaluating, training
 
-# Optimizers that treat each entry on its own, with a step that is proportional to lr.
-_ELEMENTWISE = (
-    optim.SGD,
-    optim.Adam,
-    optim.AdamW,
-    optim.Adamax,
-    optim.NAdam,
-    optim.RAdam,
-    optim.RMSprop,
-    optim.Adagrad,
-    optim.Adadelta,
-)
 # How many numbers the full-data gradients of a group of replicas may hold: 256 MB in float64.
 _HELD = 2**25
 # Samples of one pass over full data: with fewer, adding up the gradients takes as long as they do.
@@ -50,112 +39,6 @@ _AT_ONCE = 4096
 _HUGE = 1e100
 # Samples by which replicas are held to the models that they stand for.
 _FEW = 4
-
-
-class NotReplicable(BadValue):
-    """The task cannot be trained as many replicas at once; one by one it can."""
-
-
-class Neighbours:
-    """R data sets, each the same as one but for one sample; held as one.
-
-    Args:
-        data: The data set S.
-        places: For each replica the number of the training sample that is replaced; −1 for none.
-        substitutes: What it is replaced by, one sample for each replica.
-
-    Example:
-        >>> data = Data(train=(torch.arange(4),), test=(torch.arange(2),))
-        >>> neighbours = Neighbours(data, torch.tensor([-1, 2]), (torch.tensor([7, 9]),))
-        >>> neighbours[1].train
-        (tensor([0, 1, 9, 3]),)
-        >>> neighbours.batch(torch.tensor([[0, 2], [0, 2]]))
-        (tensor([[0, 2],
-                [0, 9]]),)
-    """
-
-    def __init__(self, data: Data, places: Tensor, substitutes: Batch) -> None:
-        self.data, self.places, self.substitutes = data, places, substitutes
-        self._all = tuple(
-            torch.cat([own, new]) for own, new in zip(data.train, substitutes, strict=True)
-        )
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __getitem__(self, replica: int) -> Data:
-        place = int(self.places[replica])
-        if place < 0:
-            return self.data
-        train = tuple(tensor.clone() for tensor in self.data.train)
-        for tensor, new in zip(train, self.substitutes, strict=True):
-            tensor[place] = new[replica]
-        return Data(train, self.data.test, self.data.validation)
-
-    def batch(self, indices: Tensor) -> Batch:
-        """The samples with these numbers (R × B), for each replica from its own data set."""
-        size = len(self.data.train[0])
-        own = size + torch.arange(len(self))[:, None]
-        places = torch.where(indices == self.places[:, None], own, indices)
-        return tuple(tensor[places] for tensor in self._all)
-
-
-class _Sets:
-    """One data set for all replicas, or one for each, of one size; one object is held once."""
-
-    def __init__(self, data: Sequence[Data], replicas: int) -> None:
-        held = {id(each): each for each in data}
-        counts = {len(each.train[0]) for each in held.values()}
-        if len(counts) > 1:
-            raise BadValue(
-                f"data must have as many training samples for every replica, found {sorted(counts)}"
-            )
-        self.each = [data[0]] * replicas if len(data) == 1 else list(data)
-        self.alike = len(held) == 1
-        if not self.alike:
-            numbers = {key: number for number, key in enumerate(held)}
-            self._own = torch.tensor([numbers[id(each)] for each in data])[:, None]
-            columns = zip(*(each.train for each in held.values()), strict=True)
-            self._stacked = [torch.stack([tensor[:] for tensor in column]) for column in columns]
-
-    def __getitem__(self, replica: int) -> Data:
-        return self.each[replica]
-
-    def batch(self, indices: Tensor) -> Batch:
-        """The samples with these numbers (R × B), for each replica from its own data set."""
-        if self.alike:
-            return tuple(tensor[indices] for tensor in self.each[0].train)
-        return tuple(tensor[self._own, indices] for tensor in self._stacked)
-
-
-class ReplicaSampler(Protocol):
-    """The samples of a step, for all replicas at once."""
-
-    def batch(self, step: int) -> Batch:
-        """R × B samples, the method's draws one after the other."""
-
-    def budget(self, step: int) -> int:
-        """How many samples a replica takes in this step."""
-
-
-class _BySeed:
-    """The samplers of the single runs, one for each seed."""
-
-    def __init__(
-        self,
-        data: _Sets | Neighbours,
-        seeds: Sequence[int],
-        make: Callable[[int], IndependentDraws],
-    ) -> None:
-        self.data, self.seeds = data, list(seeds)
-        self.samplers = {seed: make(seed) for seed in dict.fromkeys(seeds)}
-
-    def batch(self, step: int) -> Batch:
-        drawn = {seed: sampler.indices(step)[0] for seed, sampler in self.samplers.items()}
-        return self.data.batch(torch.stack([drawn[seed] for seed in self.seeds]))
-
-    def budget(self, step: int) -> int:
-        return self.samplers[self.seeds[0]].budget(step)
 
 
 class Replicas:
@@ -216,7 +99,7 @@ class Replicas:
         self.task, self.seeds = task, list(seeds)
         if not self.seeds:
             raise BadValue("seeds must hold at least one seed, found none")
-        self.data = _source(task.data() if data is None else data, len(self.seeds))
+        self.data = source_of(task.data() if data is None else data, len(self.seeds))
         if task.counts(tuple(tensor[:1] for tensor in self.data[0].train)) is not None:
             raise NotReplicable(
                 f"task {task.name!r} counts the samples of each objective, of which replicas may "
@@ -234,7 +117,7 @@ class Replicas:
         )
         fresh = {seed: _fresh(task, seed) for seed in dict.fromkeys(self.seeds)}
         models = [fresh[seed] for seed in self.seeds]
-        _check_hooks(task, models[0])
+        check_hooks(task, models[0])
         self._lossy = _Lossy(task, models[0].train())
         self.params = _stacked([dict(model.named_parameters()) for model in models])
         self._buffers = _stacked([dict(model.named_buffers()) for model in models])
@@ -244,12 +127,12 @@ class Replicas:
         self._others = [p for name, p in trained.items() if name not in self._shared]
         self._trained = [*self._weighed, *self._others]
         self._lr = _step_sizes(lr, len(self.seeds))
-        self._optimizer = _optimizer(task, list(self.params.values()), lr, models[0])
+        self._optimizer = optimizer_of(task, list(self.params.values()), lr, models[0])
         self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
         self._schedule = schedule
         growth = methods.growth(method) if isinstance(method, str) else 0.0
         one = self.data[0]
-        self._sampler = sampler or _BySeed(
+        self._sampler = sampler or BySeed(
             self.data,
             self.seeds,
             lambda seed: task.sampler(one, batch_size, growth=growth, seed=seed),
@@ -510,7 +393,7 @@ class Replicas:
         """Each replica's losses and gradients on all of its training and test data."""
         width = sum(self.params[name][0].numel() for name in self._shared)
         group = max(1, _HELD // (2 * len(self.task.objectives) * width))
-        step = group if isinstance(self.data, _Sets) and self.data.alike else 1
+        step = group if isinstance(self.data, Sets) and self.data.alike else 1
         for low in range(0, len(self), step):
             which = slice(low, min(low + step, len(self)))
             data = self.data[low]
@@ -544,14 +427,6 @@ class _Lossy(nn.Module):
         return as_vector(self.task.losses(self.model, batch), graph=False)
 
 
-def _source(data: Data | Sequence[Data] | Neighbours, replicas: int) -> _Sets | Neighbours:
-    if isinstance(data, Data):
-        return _Sets([data], replicas)
-    if len(data) != replicas:
-        raise BadValue(f"data must be one for each of {replicas} seeds, found {len(data)}")
-    return data if isinstance(data, Neighbours) else _Sets(data, replicas)
-
-
 def _fresh(task: Task, seed: int) -> nn.Module:
     """The model that a run with this seed starts from."""
     with torch.random.fork_rng(devices=[]):
@@ -573,58 +448,3 @@ def _step_sizes(lr: float | Tensor, replicas: int) -> Tensor | None:
     if lr.shape != (replicas,) or not bool((lr >= 0).all()):
         raise BadValue(f"lr must be one number, or {replicas} of at least 0, found {lr.tolist()!r}")
     return lr.double()
-
-
-def _check_hooks(task: Task, model: nn.Module) -> None:
-    """A hook of the user's on a gradient would see those of all replicas, or none."""
-    late = "_post_accumulate_grad_hooks"
-    if any(p._backward_hooks or getattr(p, late, None) for p in model.parameters()) or any(
-        module._backward_hooks or module._backward_pre_hooks for module in model.modules()
-    ):
-        raise NotReplicable(
-            f"the model of task {task.name!r} must have no hooks on gradients, which are one "
-            "run's: train its runs one by one"
-        )
-
-
-def _optimizer(task: Task, params: list[Tensor], lr: float | Tensor, model: nn.Module) -> Optimizer:
-    """The task's optimizer, for all replicas, if it treats them as it treats one run's model."""
-    made = task.optimizer(params, 1.0 if isinstance(lr, Tensor) else lr)  # type: ignore[arg-type]
-    if type(made) not in _ELEMENTWISE:
-        raise NotReplicable(
-            f"optimizer must treat every entry on its own (SGD, Adam and their kin), found "
-            f"{type(made).__name__}: train the runs one by one"
-        )
-    single, hooks = list(model.parameters()), vars(made)
-    rates = lr.unique().tolist() if isinstance(lr, Tensor) else [lr]
-    stacked = _groups(made, params)
-    if any(hooks.get(f"_optimizer_step_{when}_hooks") for when in ("pre", "post")) or not all(
-        _in_proportion(stacked, _groups(task.optimizer(single, rate), single), share)
-        for rate, share in zip(rates, rates if isinstance(lr, Tensor) else [1.0], strict=True)
-    ):
-        raise NotReplicable(
-            "optimizer must treat replicas as it treats one run (no hooks, no groups by the "
-            "dimensions of a parameter, steps in proportion to lr): train the runs one by one"
-        )
-    return made
-
-
-def _groups(optimizer: Optimizer, params: Sequence[Tensor]) -> list[tuple[list[int], Any]]:
-    """Which parameters an optimizer moves how: their places, and the options of each group."""
-    places = {id(p): place for place, p in enumerate(params)}
-    return [
-        ([places[id(p)] for p in group["params"]], {**group, "params": None})
-        for group in optimizer.param_groups
-    ]
-
-
-def _in_proportion(
-    stacked: Sequence[tuple[list[int], Any]], single: Sequence[tuple[list[int], Any]], share: float
-) -> bool:
-    """Whether one run has the same groups, with ``share`` of the step size."""
-    return len(stacked) == len(single) and all(
-        places == own_places
-        and math.isclose(share * float(group["lr"]), float(own["lr"]), rel_tol=1e-9)
-        and {**group, "lr": None} == {**own, "lr": None}
-        for (places, group), (own_places, own) in zip(stacked, single, strict=True)
-    )

@@ -18,6 +18,7 @@ from trimol._checks import whole_number
 from trimol._failures import BadValue
 from trimol.errors._measure import short
 from trimol.tasks import Batch, Data, Task
+from trimol.training._replicable import NotReplicable
 from trimol.training._twins import (
     Algorithm,
     Interval,
@@ -32,7 +33,6 @@ from trimol.training._twins import (
     together,
 )
 from trimol.training.loop import start, train
-from trimol.training.replicas import NotReplicable
 
 
 @dataclass(frozen=True)
