@@ -126,7 +126,7 @@ def _module(file: Path, name: str) -> ModuleType:
     try:
         with blaming(name):
             # This text, not what Python may have cached of one as long and of the same second.
-            exec(compile(text, str(file), "exec", dont_inherit=True), vars(module))
+            exec(compile(text, str(file.resolve()), "exec", dont_inherit=True), vars(module))
     except BaseException:
         del sys.modules[label]
         raise
