@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from pair import assert_as_one, join
 from torch import Tensor, nn
 
+from pair import assert_as_one, join
 from trimol import methods
 from trimol.data import split
 from trimol.tasks import Batch, Data, MultiTask, SingleInput

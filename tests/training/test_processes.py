@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from pair import assert_as_one, join
 from torch import Tensor, nn
 
+from pair import assert_as_one, join
 from trimol.tasks import Batch, Data, Task
 from trimol.training import assess, start, train
 
