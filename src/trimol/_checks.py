@@ -57,6 +57,18 @@ def positive(name: str, value: float) -> float:
     return float(value)
 
 
+def flag(name: str, value: bool) -> bool:
+    """True or false, and nothing that is only taken for one.
+
+    >>> flag("normalize", "no")
+    Traceback (most recent call last):
+    trimol._failures.BadValue: normalize must be True or False, found 'no'
+    """
+    if not isinstance(value, bool):
+        raise BadValue(f"{name} must be True or False, found {value!r}")
+    return value
+
+
 def one_of(name: str, value: str, known: Sequence[str]) -> None:
     """Refuse a word that is none of a few.
 

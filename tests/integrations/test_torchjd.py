@@ -262,6 +262,15 @@ def test_an_answer_that_is_not_finite_keeps_the_weights():
     assert method.weights.tolist() == [1 / 3] * 3
 
 
+@pytest.mark.parametrize("name", ["COSMOS", "GeometricMean", "IMTLL", "PBI", "UW"])
+def test_scalarizers_take_losses_and_are_no_guests(name):
+    """docs/methods.md says that these are refused, and that all the others are methods."""
+    scalarization = pytest.importorskip("torchjd.scalarization")
+    guest = object.__new__(getattr(scalarization, name))
+    with pytest.raises(TypeError, match=f"guest must be a TorchJD Aggregator .*, found {name}"):
+        TorchJD([torch.zeros(2, requires_grad=True)], 2, guest=guest)
+
+
 def test_random_guests_leave_the_global_generator_alone():
     model = network()
     method = TorchJD(model.parameters(), 3, guest="Random")
@@ -284,6 +293,18 @@ def test_random_guests_leave_the_global_generator_alone():
     ("options", "error", "message"),
     [
         ({"guest": "UpGrad"}, ValueError, "guest must be one of .*UPGrad.*, found 'UpGrad'"),
+        *(
+            ({"guest": name}, ValueError, rf"object .* \({name} needs {needs}\), found the name")
+            for name, needs in {
+                "CAGrad": "c",
+                "FairGrad": "alpha",
+                "NashMTL": "n_tasks",
+                "Krum": "n_byzantine",
+                "TrimmedMean": "trim_number",
+                "Constant": "weights",
+                "CRMOGMWeighting": "weighting",
+            }.items()
+        ),
         ({"guest": torch.nn.Linear(1, 1)}, TypeError, "Aggregator or Weighting, found Linear"),
         ({"guest": Diverging()}, ValueError, "of must say what Diverging takes"),
         ({"guest": Diverging(), "of": "rows"}, ValueError, "'jacobian' or 'pair', found 'rows'"),

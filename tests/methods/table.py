@@ -86,6 +86,14 @@ VARIANTS: dict[str, Row] = {
     "mgda-rho": TABLE["mgda"].variant(
         settings={"rho": 0.1}, conflict_free=False, stationary="zero", degree=None
     ),
+    "mgda-normalised": TABLE["mgda"].variant(
+        settings={"normalize": "loss+"}, conflict_free=False, stationary="zero", degree=None
+    ),
+    # Steps of 10, where 2 over the largest eigenvalue converges: rounding decides between equals.
+    "sdmgrad-authors": TABLE["sdmgrad"].variant(
+        settings={"gamma": 10.0, "inner": 20, "momentum": 0.5, "normalize": True},
+        equivariant=False,
+    ),
     "mgda-chunk": TABLE["mgda"].variant(settings={"chunk": 2}),
     "modo-simultaneous": TABLE["modo"].variant(settings={"simultaneous": True}, moves_with="old"),
     "modo-three-draws": TABLE["modo"].variant(settings={"draws": 3}, moves_on=slice(2, 3)),

@@ -19,7 +19,7 @@ def uniform(size):
     return torch.full((size,), 1 / size, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("preference", [None, [0.2, 0.3, 0.5]])
+@pytest.mark.parametrize("preference", [None, [0.2, 0.3, 0.5], [1.0, 1.0, 1.0]])
 def test_one_step_is_algorithm_1(preference):
     model = network()
     params = list(model.parameters())
@@ -81,5 +81,5 @@ def test_bad_arguments():
     x = [torch.zeros(1, requires_grad=True)]
     with pytest.raises(ValueError, match="scale_mode must be min, median or rmse, found 'max'"):
         trimol.AlignedMTL(x, 2, scale_mode="max")
-    with pytest.raises(ValueError, match=r"preference must sum to 1, found a sum of 0\.9"):
-        trimol.AlignedMTL(x, 2, preference=[0.5, 0.4])
+    with pytest.raises(ValueError, match=r"preference must be finite, at least 0 and not all zero"):
+        trimol.AlignedMTL(x, 2, preference=[0.5, -0.4])

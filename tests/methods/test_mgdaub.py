@@ -60,6 +60,22 @@ def test_one_representation_per_task():
     torch.testing.assert_close(mgdaub.weights, (1 / squared) / (1 / squared).sum())
 
 
+@pytest.mark.parametrize("normalize", ["l2", "loss", "loss+"])
+def test_normalised_gradients_of_the_representation(normalize):
+    model = network()
+    trunk = list(model.trunk.parameters())
+    losses, shared = model(*batch())
+    rows, on_trunk = naive_jacobian(losses, [shared]), naive_jacobian(losses, trunk)
+    norms, values = rows.norm(dim=1), losses.detach()
+    sizes = {"l2": norms, "loss": values, "loss+": values * norms}[normalize]
+    scaled = rows / sizes[:, None]
+    expected = min_norm(scaled @ scaled.T)
+    mgdaub = trimol.MGDAUB(trunk, 3, normalize=normalize)
+    mgdaub(losses, representation=shared).backward()
+    torch.testing.assert_close(mgdaub.weights, expected)
+    torch.testing.assert_close(flat_gradient(trunk), expected @ on_trunk)
+
+
 def test_without_a_representation_it_is_mgda_and_says_so():
     model = network()
     mgdaub, mgda = trimol.MGDAUB(model.parameters(), 3), trimol.MGDA(model.parameters(), 3)

@@ -35,7 +35,12 @@ CASES = {
     "alignedmtl": ("alignedmtl", {"scale_mode": "rmse"}),
     "nashmtl": ("nashmtl", {}),
     "fairgrad": ("fairgrad", {"alpha": 1.5}),
-    "sdmgrad": ("sdmgrad", {"gamma": 0.2, "S": 2}),
+    "sdmgrad": ("sdmgrad", {"gamma": 0.2, "inner": 2}),
+    "sdmgrad-authors": (
+        "sdmgrad",
+        {"gamma": 10.0, "inner": 20, "momentum": 0.5, "normalize": True},
+    ),
+    "mgda-normalised": ("mgda", {"normalize": "l2"}),
     "uw": ("uw", {"lr": 0.1}),
     "stch": ("stch", {"mu": 0.5}),
     "dwa": ("dwa", {"period": 2}),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from problems import batch, flat_gradient, naive_jacobian, network
 
 import trimol
-from trimol.methods.sdmgrad import sdmgrad_mix, sdmgrad_step
+from trimol.methods.sdmgrad import sdmgrad_mix, sdmgrad_normalised, sdmgrad_step
 from trimol.simplex import project
 
 START = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
@@ -23,7 +23,7 @@ def draws(model, step=0):
 def test_steps_are_algorithm_1(gamma, lam, S):
     model = network()
     params = list(model.parameters())
-    method = trimol.SDMGrad(params, 3, gamma=gamma, lam=lam, S=S, prefer=TARGET, weights=START)
+    method = trimol.SDMGrad(params, 3, gamma=gamma, lam=lam, inner=S, prefer=TARGET, weights=START)
     w = START
     for step in range(3):
         g1, g2, g3 = (naive_jacobian(one, params) for one in draws(model, step))
@@ -41,6 +41,81 @@ def test_steps_are_algorithm_1(gamma, lam, S):
         with torch.no_grad():
             for p in params:
                 p -= 0.1 * p.grad
+
+
+AUTHORS = {"gamma": 10.0, "inner": 20, "momentum": 0.5, "normalize": True}
+
+
+def as_the_authors_run_it(cross, w, lam=0.3):
+    """20 steps of torch's SGD on w, of step 10 and momentum ½, on the normalised product."""
+    cross = cross / cross.diagonal().sqrt().mean() ** 2
+    w = w.clone().requires_grad_()
+    optimizer = torch.optim.SGD([w], lr=10, momentum=0.5)
+    for _ in range(20):
+        w.grad = cross @ (w.detach() + lam * torch.full_like(w, 1 / len(w)))
+        optimizer.step()
+        w.data.copy_(project(w.detach()))
+    return w.detach()
+
+
+def test_the_authors_inner_loop():
+    """One batch for all draws, as in their full-data runs, so that no product is negative."""
+    model = network()
+    params = list(model.parameters())
+    method = trimol.SDMGrad(params, 3, **AUTHORS)
+    w = torch.full((3,), 1 / 3, dtype=torch.float64)
+    for step in range(3):
+        same = batch(seed=step)
+        rows = naive_jacobian(model.losses(same), params)
+        w = as_the_authors_run_it(rows @ rows.T, w)
+        model.zero_grad()
+        method(*[model.losses(same) * 1.0 for _ in range(3)]).backward()
+        torch.testing.assert_close(method.w, w)
+        torch.testing.assert_close(flat_gradient(params), (w + 0.1) / 1.3 @ rows)
+        with torch.no_grad():
+            for p in params:
+                p -= 0.1 * p.grad
+    assert (w - 1 / 3).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-4, 0.1, 1e12])
+def test_normalised_steps_do_not_depend_on_the_losses_scale(scale):
+    weights = []
+    for factor in (1.0, scale):
+        model = network()
+        method = trimol.SDMGrad(model.parameters(), 3, **AUTHORS)
+        method(*[factor * losses for losses in draws(model)])
+        weights.append(method.w)
+    torch.testing.assert_close(*weights, rtol=1e-6, atol=1e-9)
+    assert (weights[0] - 1 / 3).abs().max() > 0.1
+
+
+@pytest.mark.parametrize(("inner", "momentum"), [(4, 0.0), (4, 0.9), (3, 0.9)])
+def test_products_one_by_one_or_all_at_once(inner, momentum):
+    """More steps than objectives: by G1ᵀG2. The reference asks for every product by itself."""
+    model = network()
+    params = list(model.parameters())
+    g1, g2, _ = (naive_jacobian(one, params) for one in draws(model))
+    w, velocity = START, torch.zeros(3, dtype=torch.float64)
+    for _ in range(inner):
+        velocity = momentum * velocity + g1 @ (g2.T @ (w + 0.3 * TARGET))
+        w = project(w - 0.05 * velocity)
+    options = {"gamma": 0.05, "inner": inner, "momentum": momentum}
+    method = trimol.SDMGrad(params, 3, **options, prefer=TARGET, weights=START)
+    method(*draws(model))
+    torch.testing.assert_close(method.w, w)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.lists(st.floats(-1e100, 1e100), min_size=9, max_size=9))
+def test_a_normalised_product_is_finite_and_its_gradients_have_length_one(entries):
+    cross = torch.tensor(entries, dtype=torch.float64).view(3, 3)
+    normal = sdmgrad_normalised(cross)
+    lengths = normal.diagonal().abs().sqrt()
+    if cross.diagonal().any():
+        assert lengths.mean().item() == pytest.approx(1, rel=1e-9)
+    else:
+        assert torch.equal(normal, cross)
 
 
 def test_lam_zero_is_modo_on_three_draws():
@@ -84,15 +159,15 @@ def test_torchjd_agrees_without_its_normalisation_and_momentum():
 
 def test_state_of_a_fresh_instance_continues():
     model = network()
-    whole = trimol.SDMGrad(model.parameters(), 3, gamma=0.1, S=2)
+    whole = trimol.SDMGrad(model.parameters(), 3, gamma=0.1, inner=2)
     whole(*draws(model))
-    half = trimol.SDMGrad(model.parameters(), 3, gamma=0.1, S=2)
+    half = trimol.SDMGrad(model.parameters(), 3, gamma=0.1, inner=2)
     half.load_state_dict(whole.state_dict())
     for method in (whole, half):
         method(*draws(model, 1))
     assert torch.equal(whole.w, half.w)
     assert torch.equal(whole.weights, half.weights)
-    fresh = trimol.SDMGrad(model.parameters(), 3, gamma=0.1, S=2)
+    fresh = trimol.SDMGrad(model.parameters(), 3, gamma=0.1, inner=2)
     assert torch.equal(whole.reset().w, fresh.w)
 
 
@@ -137,7 +212,9 @@ def test_weights_stay_on_the_simplex(case, gamma, lam):
     [
         ({"gamma": -1.0}, "gamma must be a finite number of at least 0, found -1"),
         ({"lam": float("nan")}, "lam must be a finite number of at least 0, found nan"),
-        ({"S": 0}, "S must be a whole number of at least 1, found 0"),
+        ({"inner": 0}, "inner must be a whole number of at least 1, found 0"),
+        ({"momentum": 1.5}, r"momentum must be a number from 0 to 1, found 1\.5"),
+        ({"normalize": "yes"}, "normalize must be True or False, found 'yes'"),
         ({"prefer": [1.0, 1.0, 1.0]}, "prefer must sum to 1, found a sum of 3"),
         ({"prefer": [1.0]}, "prefer must have 3 entries, one per objective"),
         ({"weights": [0.5, 0.2, 0.2]}, r"weights must sum to 1, found a sum of 0\.9"),

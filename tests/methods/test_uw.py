@@ -40,12 +40,11 @@ def test_one_step_by_hand():
     model = network()
     params = list(model.parameters())
     losses = model.losses(batch())
-    expected = naive_jacobian(losses, params).mean(0)
+    expected = naive_jacobian(losses, params).sum(0) / 2  # λ starts at ½, as published
     uw = trimol.UW(params, 3, lr=0.1)
     uw(losses).backward()
     torch.testing.assert_close(flat_gradient(params), expected)  # x moves with λ_t
-    third = torch.full((3,), 1 / 3, dtype=torch.float64)
-    torch.testing.assert_close(uw.weights, third * (0.05 - 0.1 * third * losses.detach()).exp())
+    torch.testing.assert_close(uw.weights, 0.5 * (0.05 - 0.05 * losses.detach()).exp())
 
 
 def test_torchjd_agrees():

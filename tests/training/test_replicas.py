@@ -72,7 +72,7 @@ TIGHT = {"rtol": 1e-11, "atol": 1e-11}
         ("modo", {"gamma": 0.5}),
         ("modo", {"gamma": 0.5, "draws": 3}),
         ("modo", {"gamma": 0.5, "every": 3}),
-        ("sdmgrad", {"gamma": 0.5, "S": 2}),
+        ("sdmgrad", {"gamma": 0.5, "inner": 2}),
         ("gradnorm", {"lr": 0.1}),
         ("preference", {"bounds": {0: 0.5}}),
         ("famo", {"beta": 0.1}),

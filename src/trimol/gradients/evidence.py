@@ -126,6 +126,17 @@ class Evidence:
             self._second_gradient = vector
         return self._noted("product", reduce.mean_small(local.values))
 
+    def cross(self, like: Tensor) -> Tensor:
+        """G1ᵀG2 of the first two draws, (…, M, M), by one product for each objective.
+
+        Args:
+            like: Weights: their shape, (…, M), dtype and device are the result's.
+        """
+        units = torch.eye(like.shape[-1]).to(like)
+        columns = [self.product(unit.expand(like.shape)).to(like) for unit in units]
+        del self.findings["product"]  # a column is not G1ᵀ(G2 λ)
+        return torch.stack(columns, -1)
+
     def _noted(self, name: str, evidence: Tensor) -> Tensor:
         self.findings[name] = evidence
         return self.finite(evidence)

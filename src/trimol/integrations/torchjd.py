@@ -1,5 +1,6 @@
 """TorchJD's aggregators and weightings, as methods."""
 
+import inspect
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -42,8 +43,8 @@ class TorchJD(Method):
     Args:
         params: The parameters that the method weighs.
         objectives: M, the number of losses.
-        guest: A TorchJD ``Aggregator`` or ``Weighting``, or the name of one. Its state is reset,
-            and belongs to this method from now on.
+        guest: A TorchJD ``Aggregator`` or ``Weighting``, or the name of one that needs no
+            arguments. Its state is reset, and belongs to this method from now on.
         of: What the guest is shown, where its class does not tell: ``"gramian"``, ``"jacobian"``
             or ``"pair"`` (:math:`J_1 J_2^\top`).
         draws: For a pair: 2, or 3, then x moves on the third batch alone.
@@ -156,10 +157,7 @@ class TorchJD(Method):
         if self.of == "gramian":
             return evidence.gramian().to(self.weights)
         if self.of == "pair":
-            units = torch.eye(self.objectives).to(self.weights)
-            columns = [evidence.product(unit).to(self.weights) for unit in units]
-            del evidence.findings["product"]  # a column is not G1ᵀ(G2 λ)
-            return torch.stack(columns, 1)
+            return evidence.cross(self.weights)
         rows = evidence.jacobian()
         return rows.to(torch.promote_types(rows.dtype, torch.float32))
 
@@ -168,7 +166,18 @@ def _named(theirs: Any, name: str) -> nn.Module:
     kinds = [n for n in theirs.__all__ if n not in ("Aggregator", "Weighting")]
     if name not in kinds:
         raise BadValue(f"guest must be one of {', '.join(kinds)}, found {name!r}")
-    made: nn.Module = getattr(theirs, name)()
+    kind = getattr(theirs, name)
+    wanted = [
+        parameter.name
+        for parameter in inspect.signature(kind).parameters.values()
+        if parameter.default is parameter.empty
+    ]
+    if wanted:
+        raise BadValue(
+            f"guest must be an object where it needs arguments ({name} needs {', '.join(wanted)}), "
+            f"found the name {name!r}"
+        )
+    made: nn.Module = kind()
     return made
 
 

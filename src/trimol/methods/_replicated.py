@@ -94,6 +94,7 @@ class _OfMany(Evidence):
 
     def __init__(self, source: ReplicatedEvidence, harmless: float | Tensor) -> None:
         self.source, self.harmless = source, harmless
+        self.findings = {}
         self.broken: Tensor | None = None  # which runs, if any
 
     def finite(self, evidence: Tensor, instead: float | Tensor = 0.0) -> Tensor:
@@ -113,7 +114,7 @@ class _OfMany(Evidence):
         return self.finite(self.source.gramian())
 
     def product(self, weights: Tensor, *, keep_gradient: bool = False) -> Tensor:
-        return self.finite(self.source.product(weights))
+        return self._noted("product", self.source.product(weights))
 
     def jacobian(self) -> Tensor:
         """As it comes: what is made of it is to be checked by `finite`."""

@@ -54,7 +54,8 @@ class AlignedMTL(GramianMethod):
     gradients slow it down; ``scale_mode`` chooses another length. One backward per objective.
 
     Args:
-        preference: w, on the simplex; uniform by default.
+        preference: w, at least 0; 1/M each by default. The authors' code takes ``[1.0] * M``: the
+            sum of the aligned gradients.
         scale_mode: σ² is the ``"min"`` of the eigenvalues of :math:`JJ^\top` (the paper), their
             ``"median"``, or their mean, ``"rmse"`` (both from the authors' code).
 
@@ -87,7 +88,7 @@ class AlignedMTL(GramianMethod):
         super().__init__(params, objectives, **options)
         if scale_mode not in get_args(ScaleMode):
             raise BadValue(f"scale_mode must be min, median or rmse, found {scale_mode!r}")
-        self.preference = checks.simplex(preference, objectives, "preference")
+        self.preference = checks.weights(preference, objectives, "preference")
         self.scale_mode: ScaleMode = scale_mode
 
     def solve(self, gramian: Tensor) -> Tensor:

@@ -1,12 +1,14 @@
 """MGDA: the weights whose combined gradient is shortest."""
 
 from collections.abc import Iterable
-from typing import ClassVar, Unpack
+from typing import ClassVar, Literal, Unpack, get_args
 
 import torch
 from torch import Tensor
 
 from trimol import _checks as checks
+from trimol._failures import BadValue
+from trimol.gradients import Evidence
 from trimol.maths.min_norm import min_norm, min_norm_batched, min_norm_pairs_on_host
 from trimol.methods._gramian import GramianMethod, GramianOptions
 
@@ -25,6 +27,34 @@ def mgda_weights(gramian: Tensor, rho: float | Tensor = 0.0) -> Tensor:
     return min_norm_batched(gramian, rho)
 
 
+Normalize = Literal["none", "l2", "loss", "loss+"]
+
+
+def normalised(gramian: Tensor, evidence: Evidence, normalize: Normalize) -> Tensor:
+    """The Gramian of ∇f_m / n_m, n_m = ‖∇f_m‖ (``"l2"``), f_m (``"loss"``) or both (``"loss+"``).
+
+    A gradient of zero is left as it is.
+    """
+    if normalize == "none":
+        return gramian
+    sizes = torch.ones_like(gramian[..., 0], dtype=torch.float64)
+    if normalize in ("l2", "loss+"):
+        norms = gramian.double().diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
+        sizes = torch.where(norms > 0, norms, 1.0)
+    if normalize in ("loss", "loss+"):
+        sizes = sizes * _positive(evidence.values(), normalize).to(sizes)
+    # One side after the other: the product of two sizes may be too large or too small a number.
+    return gramian.double() / sizes[..., None] / sizes[..., None, :]
+
+
+def _positive(losses: Tensor, normalize: Normalize) -> Tensor:
+    if (losses <= 0).any():
+        raise BadValue(
+            f"losses must be above 0 with normalize={normalize!r}, found {losses.min().item():g}"
+        )
+    return losses
+
+
 class MGDA(GramianMethod):
     r"""(Regularised) multiple-gradient descent: the conflict-avoidant direction of this batch.
 
@@ -39,6 +69,9 @@ class MGDA(GramianMethod):
 
     Args:
         rho: ρ, the regularisation of λ towards uniform.
+        normalize: What the gradients are divided by where λ is computed (and nowhere else), as in
+            the code of Sener and Koltun: ``"l2"`` their norms, ``"loss"`` the losses, ``"loss+"``
+            both. The direction is then no longer the shortest, and may conflict.
 
     Example:
         >>> import torch, trimol
@@ -58,7 +91,7 @@ class MGDA(GramianMethod):
         "The shortest convex combination of the gradients: avoids conflict, biased on mini-batches."
     )
     reference: ClassVar[str] = "desideri2012multiple"
-    shown: ClassVar[tuple[str, ...]] = ("rho",)
+    shown: ClassVar[tuple[str, ...]] = ("rho", "normalize")
 
     def __init__(
         self,
@@ -66,10 +99,18 @@ class MGDA(GramianMethod):
         objectives: int,
         *,
         rho: float = 0.0,
+        normalize: Normalize = "none",
         **options: Unpack[GramianOptions],
     ) -> None:
         super().__init__(params, objectives, **options)
         self.rho = checks.nonnegative("rho", rho)
+        checks.one_of("normalize", normalize, get_args(Normalize))
+        self.normalize: Normalize = normalize
+
+    def weigh(self, evidence: Evidence) -> Tensor:
+        """The weights of this batch's Gramian, of normalised gradients where that is asked for."""
+        gramian = normalised(evidence.gramian(chunk=self.chunk), evidence, self.normalize)
+        return self.solve(gramian).to(self.weights)
 
     def solve(self, gramian: Tensor) -> Tensor:
         """λ*_ρ of the batch."""

@@ -1,14 +1,15 @@
 """MGDA-UB: the weights of MGDA from the gradients of a shared representation."""
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Unpack, get_args
 
 from torch import Tensor
 
+from trimol import _checks as checks
 from trimol._failures import BadType, BadValue
 from trimol.gradients import Evidence, Losses
-from trimol.methods.base import Method, Needs
-from trimol.methods.mgda import mgda_weights
+from trimol.methods.base import Method, Needs, Options
+from trimol.methods.mgda import Normalize, mgda_weights, normalised
 
 Representation = Tensor | Sequence[Tensor]
 
@@ -32,6 +33,8 @@ class MGDAUB(Method):
 
     Args:
         params: The parameters that the method weighs: those that Z depends on.
+        normalize: What the gradients are divided by where λ is computed: see :class:`MGDA`. The
+            authors' example takes ``"loss+"``.
         weights: λ before the first step; matters only where that step's gradients are not finite.
 
     Example:
@@ -53,6 +56,19 @@ class MGDAUB(Method):
         "MGDA on the gradients of the shared representation: backwards through the heads only."
     )
     reference: ClassVar[str] = "sener2018multi"
+    shown: ClassVar[tuple[str, ...]] = ("normalize",)
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        objectives: int,
+        *,
+        normalize: Normalize = "none",
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(params, objectives, **options)
+        checks.one_of("normalize", normalize, get_args(Normalize))
+        self.normalize: Normalize = normalize
 
     def forward(
         self,
@@ -73,7 +89,8 @@ class MGDAUB(Method):
         """The min-norm weights of the representation's gradients."""
         if evidence.representation is None:
             evidence.reason = "no representation was given: these are the parameters' gradients"
-        return mgda_weights(evidence.gramian(of=evidence.representation)).to(self.weights)
+        gramian = normalised(evidence.gramian(of=evidence.representation), evidence, self.normalize)
+        return mgda_weights(gramian).to(self.weights)
 
 
 def _checked(representation: Representation | None) -> list[Tensor] | None:

@@ -39,11 +39,12 @@ class MoCo(Method):
         x_{t+1} &= x_t - \alpha\, Y_{t+1} \lambda_{t+1}
 
     with :math:`\beta` = ``beta``, :math:`\rho` = ``rho`` and :math:`\gamma` = ``gamma``: ``None``
-    is the paper's exact λ, a number the projected step of its authors' code (as is
-    ``zero_start``). The direction is Yλ, not a combination of this batch's gradients; the scalar is
-    worth λᵀF all the same. β = 1 is MGDA. A step whose gradients are not finite leaves Y and λ as
-    they are and hands these gradients on, for a ``GradScaler`` to see. One backward per objective,
-    none for ``backward()``; memory for M gradients, kept in ``state_dict()``.
+    is the exact minimiser, as it is stated below; a number is the projected step that both of its
+    authors' repositories take (with ``zero_start``). The direction is Yλ, not a combination of this
+    batch's gradients; the scalar is worth λᵀF all the same. β = 1 is MGDA. A step whose gradients
+    are not finite leaves Y and λ as they are and hands these gradients on, for a ``GradScaler`` to
+    see. One backward per objective, none for ``backward()``; memory for M gradients, kept in
+    ``state_dict()``.
 
     Args:
         params: The parameters that the method weighs. One that is frozen keeps its part of Y.

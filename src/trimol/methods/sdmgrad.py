@@ -1,8 +1,9 @@
 """SDMGrad: conflict avoided near a target direction, by double sampling."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from trimol import _checks as checks
@@ -14,6 +15,17 @@ from trimol.methods.base import Method, Needs, State
 def sdmgrad_step(w: Tensor, product: Tensor, gamma: float | Tensor) -> Tensor:
     """w ← Π_Δ(w − γ G1ᵀ(G2(w + λ w̃))): the w update of Algorithm 1, on tensors (batchable)."""
     return projected(w - gamma * product)
+
+
+def sdmgrad_normalised(cross: Tensor) -> Tensor:
+    """G1ᵀG2 over the square of the mean length of a gradient, √|(G1ᵀG2)_mm| (batchable).
+
+    Of independent batches a product of one objective's two gradients may be negative, where noise
+    is larger than the gradient: its size is taken. Zero gradients stay as they are.
+    """
+    lengths = cross.diagonal(dim1=-2, dim2=-1).abs().sqrt().mean(-1)
+    scale = torch.where(lengths > 0, lengths, 1.0)[..., None, None]
+    return cross / scale / scale
 
 
 def sdmgrad_mix(w: Tensor, prefer: Tensor, lam: float | Tensor) -> Tensor:
@@ -36,13 +48,22 @@ class SDMGrad(Method):
     large λ comes to static weighting by w̃. The paper's Algorithm 1 leaves out the division by
     1 + λ, which its experiments (and this file) have: it only scales the learning rate.
 
-    The product costs one backward and one forward-mode pass, whatever M, and is taken S times.
+    This is Algorithm 1. The authors' experiments take more and larger steps on w for each on x,
+    with momentum, on a product that does not depend on the losses' scale:
+    ``SDMGrad(params, M, gamma=10, inner=20, momentum=0.5, normalize=True)``. Otherwise w hardly
+    leaves its start where gradients are short: choose ``gamma`` for their size.
+
+    The product costs one backward and one forward-mode pass, whatever M, for each step on w; with
+    ``normalize``, or where there are more steps than objectives, M of them are taken in all.
 
     Args:
         gamma: γ, the step size of w.
         lam: λ, how strongly x is held to the target direction ∇F w̃.
         prefer: w̃, on the simplex; uniform by default.
-        S: The number of steps on w for each on x, all on the same two batches.
+        inner: S, the number of steps on w for each on x, all on the same two batches.
+        momentum: Of the steps on w, from rest at every x: v ← momentum · v + product.
+        normalize: Whether the product is divided by the square of the gradients' mean length, so
+            that γ does not depend on the losses' scale.
         weights: w0, on the simplex; uniform by default.
         every: Compute new weights every so many steps; the steps between need one loss vector.
 
@@ -68,7 +89,13 @@ class SDMGrad(Method):
         "Unbiased steps towards conflict avoidance near a target direction; cost flat in M."
     )
     reference: ClassVar[str] = "xiao2023direction"
-    shown: ClassVar[tuple[str, ...]] = ("gamma", "lam", "S")
+    shown: ClassVar[tuple[str, ...]] = (
+        "gamma",
+        "lam",
+        "inner",
+        "momentum",
+        "normalize",
+    )
     draws: int = 3
     w: Tensor
 
@@ -80,7 +107,9 @@ class SDMGrad(Method):
         gamma: float = 0.01,
         lam: float = 0.3,
         prefer: Tensor | Sequence[float] | None = None,
-        S: int = 1,
+        inner: int = 1,
+        momentum: float = 0.0,
+        normalize: bool = False,
         weights: Tensor | Sequence[float] | None = None,
         every: int = 1,
     ) -> None:
@@ -89,17 +118,29 @@ class SDMGrad(Method):
         mixed = sdmgrad_mix(start, target, checks.nonnegative("lam", lam))
         super().__init__(params, objectives, weights=mixed, every=every)
         self.gamma = checks.nonnegative("gamma", gamma)
-        self.lam, self.S = float(lam), checks.count("S", S)
+        self.lam, self.inner = float(lam), checks.count("inner", inner)
+        self.momentum = checks.fraction("momentum", momentum)
+        self.normalize = checks.flag("normalize", normalize)
         self.prefer = target
         self.carry(w=start.to(self.weights.device))
 
     def weigh(self, evidence: Evidence) -> State:
-        """(w + λw̃)/(1 + λ) after S steps on w, from the first two draws."""
+        """(w + λw̃)/(1 + λ) after the steps on w, from the first two draws."""
         w, prefer = self.w, self.prefer.to(self.w)
-        for _ in range(self.S):
-            product = evidence.product(w + self.lam * prefer)
-            w = sdmgrad_step(w, product.to(w), self.gamma)
+        product, velocity = self._product(evidence), torch.zeros_like(w)
+        for _ in range(self.inner):
+            velocity = self.momentum * velocity + product(w + self.lam * prefer)
+            w = sdmgrad_step(w, velocity, self.gamma)
         return {"weights": sdmgrad_mix(w, prefer, self.lam), "w": w}
+
+    def _product(self, evidence: Evidence) -> Callable[[Tensor], Tensor]:
+        """λ ↦ G1ᵀ(G2 λ): asked for each λ, or by G1ᵀG2 where that is cheaper or is normalised."""
+        if not self.normalize and self.inner <= self.objectives:
+            return lambda weights: evidence.product(weights).to(weights)
+        cross = evidence.cross(self.w)
+        if self.normalize:
+            cross = sdmgrad_normalised(cross)
+        return lambda weights: (cross @ weights[..., None])[..., 0]
 
     def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
         """x moves on the third draw alone."""

@@ -1,7 +1,7 @@
 """UW: weights that are learned as the inverse of each loss's noise."""
 
-from collections.abc import Iterable
-from typing import ClassVar, Unpack
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs, Options
+from trimol.methods.base import Method, Needs
 
 
 def uw_step(weights: Tensor, losses: Tensor, lr: float | Tensor) -> Tensor:
@@ -31,14 +31,14 @@ class UW(Method):
 
     with :math:`\eta` = ``lr``. It is closed-form, so that nothing has to be given to the optimizer.
     It comes to λ_m = 1/(2 ℓ_m): the sum of the log-losses. λ does not sum to one: its size is part
-    of the method, and so is its start, which for the paper's Gaussian losses with σ = 1 is ½ and
-    for its cross-entropies 1 (``weights=[0.5, 1.0]``).
+    of the method, and so is its start: ½, as published (s = 0, σ = 1) for Gaussian losses; for
+    cross-entropies the paper has twice that (``weights=[0.5, 1.0]``).
 
     One backward: plain training. Losses must be positive, and η λ ℓ well below one.
 
     Args:
         lr: η, the step size of s.
-        weights: λ0, all above zero; 1/M by default, as for the other methods.
+        weights: λ0, all above zero; ½ each by default.
 
     Example:
         >>> import torch, trimol
@@ -67,9 +67,11 @@ class UW(Method):
         objectives: int,
         *,
         lr: float = 0.01,
-        **options: Unpack[Options],
+        weights: Tensor | Sequence[float] | None = None,
+        every: int = 1,
     ) -> None:
-        super().__init__(params, objectives, **options)
+        start = [0.5] * checks.count("objectives", objectives) if weights is None else weights
+        super().__init__(params, objectives, weights=start, every=every)
         self.lr = checks.nonnegative("lr", lr)
         if not self.weights.all():
             raise BadValue(f"weights must be above 0, found {self.weights.tolist()}")
