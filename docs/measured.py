@@ -60,11 +60,14 @@ def measured(name: str) -> str:
     found = study(what)
     if found is None:
         return f"Not measured yet: `{_command(what)}`."
+    if part == "agreements":
+        found = found | {"rows": found[part]}
     tables = {
         "table3": _table3,
         "table3-beyond": _beyond,
         "fig4": _fig4,
         "threeway": _threeway,
+        "peers": _peers,
     }
     if what == "claims":
         own = [row for row in found["rows"] if row["metric"].startswith(part)]
@@ -147,6 +150,10 @@ def _beyond(rows: list[Row]) -> str:
         means = [f"{own[metric]['mean']:.3g}" for metric in shown]
         lines[own["cross-entropy"]["mean"], method] = [name, *means]
     return _table(["method", *shown], [lines[key] for key in sorted(lines)])
+
+
+def _peers(rows: list[Row]) -> str:
+    return _table(["peer", "what", "figure"], [list(row.values()) for row in rows])
 
 
 def _multitask(rows: list[Row]) -> str:

@@ -25,7 +25,10 @@ def test_results_say_where_they_are_from(path: Path) -> None:
     found = json.loads(path.read_text(encoding="utf-8"))
     assert found["study"] == path.stem
     study, finetune, _ = path.stem.partition("-finetune")
-    assert found["command"].startswith(f"trimol reproduce {study}")
+    script = f"benchmarks/{study}.py"
+    by_script = (ROOT / script).exists()
+    made = f"python {script}" if by_script else f"trimol reproduce {study}"
+    assert found["command"].startswith(made)
     assert ("--regime finetune" in found["command"]) == bool(finetune)
     # The paper's regime needs a GPU: its page says that what it shows is a quick run.
     assert finetune or "--quick" not in found["command"]
