@@ -153,14 +153,14 @@ def test_losses_that_reach_nothing_have_rows_of_zeros(some: bool, way: str) -> N
 
 
 def test_parameters_of_different_types(way: str) -> None:
-    """The rows are as wide as the widest parameter; float32 at least for a Gramian."""
+    """The rows are as wide as the widest parameter; a Gramian is in float64."""
     half = torch.randn(3, dtype=torch.bfloat16, requires_grad=True)
     single = torch.randn(3, requires_grad=True)
     double = torch.randn(3, dtype=torch.float64, requires_grad=True)
-    for params, wide, gram in (
-        ([half], torch.bfloat16, torch.float32),
-        ([half, single], torch.float32, torch.float32),
-        ([double, half, single], torch.float64, torch.float64),
+    for params, wide in (
+        ([half], torch.bfloat16),
+        ([half, single], torch.float32),
+        ([double, half, single], torch.float64),
     ):
         losses = sum(p * (i + 1) for i, p in enumerate(params)).sin()
         want = naive.jacobian(losses, params)
@@ -169,8 +169,41 @@ def test_parameters_of_different_types(way: str) -> None:
         naive.assert_rows(got, want, 1e-2)
         for chunk in (None, 2):
             found = gramian(losses, params, chunk=chunk)
-            assert found.dtype == gram
-            torch.testing.assert_close(found.double(), want @ want.T, rtol=2e-2, atol=1e-2)
+            assert found.dtype == torch.float64
+            torch.testing.assert_close(found, want @ want.T, rtol=2e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("chunk", [None, 1])
+def test_long_float32_gradients_are_summed_in_float64(chunk: int | None) -> None:
+    """A float32 sum of four million squares is off by 1e-4, and always to the same side."""
+    torch.manual_seed(0)
+    slopes = torch.rand(2, 2**22)
+    x = torch.zeros(2**22, requires_grad=True)
+    want = torch.stack([slopes.double() @ row.double() for row in slopes])
+    found = gramian([(row * x).sum() for row in slopes], [x], chunk=chunk)
+    torch.testing.assert_close(found, want, rtol=1e-11, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_gramian_has_the_rank_of_its_gradients(dtype: torch.dtype, way: str) -> None:
+    """Products of float32 numbers are exact in float64: ten columns leave rank ten of twenty."""
+    torch.manual_seed(0)
+    slopes = torch.randn(20, 10, dtype=dtype)
+    x = torch.zeros(10, dtype=dtype, requires_grad=True)
+    found = gramian((slopes * x).sum(1), [x])
+    torch.testing.assert_close(found, slopes.double() @ slopes.double().T, rtol=1e-14, atol=1e-14)
+    assert torch.linalg.matrix_rank(found, hermitian=True) == 10
+
+
+def test_products_are_widened_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the width of a block, with leading dimensions and with none to sum over."""
+    torch.manual_seed(0)
+    monkeypatch.setattr(rows, "WIDENED_ENTRIES", 1)
+    first, second = torch.randn(4, 3, 2500), torch.randn(4, 2, 2500)
+    want = first.double() @ second.double().mT
+    torch.testing.assert_close(rows.products(first, second), want, rtol=1e-12, atol=1e-12)
+    assert torch.equal(rows.gram(first), rows.gram(first).mT)
+    assert torch.equal(rows.gram(torch.zeros(3, 0)), torch.zeros(3, 3, dtype=torch.float64))
 
 
 @pytest.mark.parametrize(

@@ -346,10 +346,18 @@ def test_gramians_without_gradients_are_those_of_the_gradients(net, batch):
 
 
 def test_gramians_of_gradients_whose_squares_vanish():
+    weight = torch.ones(2, 3, dtype=torch.float64, requires_grad=True)
+    losses = torch.stack([weight.sum(1), 1e-200 * weight.sum(1)], dim=1)  # 1e-400 is 0
+    found = gramians(losses, [weight])
+    assert found[:, 1, 1].tolist() == [0, 0]
+    assert simplex.min_norm(found).tolist() == [[0, 1]] * 2
+
+
+def test_gramians_of_float32_gradients_whose_squares_need_float64():
     weight = torch.ones(2, 3, requires_grad=True)
     losses = torch.stack([weight.sum(1), 1e-25 * weight.sum(1)], dim=1)  # 1e-50 is 0 in float32
     found = gramians(losses, [weight])
-    assert found[:, 1, 1].tolist() == [0, 0]
+    assert found[:, 1, 1].tolist() == pytest.approx([3e-50] * 2, rel=1e-6)
     assert simplex.min_norm(found).tolist() == [[0, 1]] * 2
 
 

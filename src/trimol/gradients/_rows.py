@@ -21,12 +21,15 @@ from trimol.gradients._backward import pulled
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._params import checked, trainable
 from trimol.gradients.losses import Losses, as_vector, entries
+from trimol.maths._numerics import float64
 
 # On a CPU a batched block pays while it fits in the cache (1 MB of float32): its rows, and each of
 # the intermediate gradients on the way to them (measured: benchmarks/rows.py).
 CACHED_ENTRIES = 2**18
 SMALLEST_BATCH = 4
 LARGEST_BATCH = 32
+# A Gramian widens so many entries at a time to float64: 1 MB, which stays in the cache.
+WIDENED_ENTRIES = 2**17
 
 
 @no_autocast()
@@ -64,7 +67,9 @@ def jacobian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = No
 def gramian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = None) -> Tensor:
     r"""The M × M Gramian :math:`G^\top G` of the gradients: entry (i, j) is ⟨∇f_i, ∇f_j⟩.
 
-    Under an initialised ``torch.distributed`` group the gradients are those of the global batch.
+    Multiplied and summed in float64, whatever the gradients' dtype: in float32 the noise of long
+    or dependent gradients would be what a solver sees. Under an initialised ``torch.distributed``
+    group the gradients are those of the global batch.
 
     Args:
         losses: A 1-D tensor with one entry per objective, or a sequence of scalars.
@@ -79,7 +84,7 @@ def gramian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = Non
         >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
         >>> gramian([x.sum(), x.prod()], [x])
         tensor([[2., 3.],
-                [3., 5.]])
+                [3., 5.]], dtype=torch.float64)
     """
     graph = record(as_vector(losses), checked(params))
     return gram_of(graph, checked_chunk(chunk, graph))
@@ -90,13 +95,13 @@ def gram_of(graph: Graph, chunk: int) -> Tensor:
     size = len(graph.losses)
     if chunk >= size:
         return gram(all_rows(graph))
-    result = graph.losses.new_empty(size, size, dtype=_wide(_dtype(graph.params)))
+    result = float64(graph.losses.new_empty(size, size))
     for start, rows in row_blocks(graph, chunk):
         here = slice(start, start + len(rows))
         result[here, here] = gram(rows)
         for other, columns in row_blocks(graph, chunk, start + chunk):
             there = slice(other, other + len(columns))
-            result[here, there] = rows.to(result.dtype) @ columns.to(result.dtype).T
+            result[here, there] = products(rows, columns)
             result[there, here] = result[here, there].T
             del columns  # before the next block is made
         del rows
@@ -113,10 +118,20 @@ def own_gramian(graph: Graph) -> Tensor:
 
 
 def gram(rows: Tensor) -> Tensor:
-    """J Jᵀ of (…, M, d) rows, symmetric to the bit, at least in float32."""
-    wide = rows.to(_wide(rows.dtype))
-    product = wide @ wide.mT
+    """J Jᵀ of (…, M, d) rows, symmetric to the bit, in float64."""
+    product = products(rows, rows)
     return (product + product.mT) / 2
+
+
+def products(rows: Tensor, columns: Tensor) -> Tensor:
+    """A Bᵀ of (…, M, d) and (…, N, d), in float64, block by block: no wide copy of the whole."""
+    total = float64(rows.new_zeros(*rows.shape[:-1], columns.shape[-2]))
+    count = max(math.prod(each.shape[:-1]) for each in (rows, columns))
+    width = max(WIDENED_ENTRIES // max(count, 1), 1024)
+    for part, other in zip(rows.split(width, -1), columns.split(width, -1), strict=True):
+        wide = float64(part)
+        total += wide @ (wide if columns is rows else float64(other)).mT
+    return total
 
 
 def all_rows(graph: Graph, *, joined: bool = True) -> Tensor:
@@ -203,10 +218,6 @@ def _write(rows: Tensor, gradients: Sequence[Tensor], params: Sequence[Tensor]) 
         part = next(arrived).reshape(shape) if p.requires_grad else rows.new_zeros(shape)
         parts.append(part.to(rows.dtype))
     torch.cat(parts, dim=-1, out=rows)
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.promote_types(dtype, torch.float32)
 
 
 def checked_chunk(chunk: int | None, graph: Graph) -> int:

@@ -24,6 +24,7 @@ from torch.autograd.graph import GradientEdge, Node
 from trimol.gradients._backward import gradient, pulled
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._product import directional
+from trimol.gradients._rows import gram
 from trimol.gradients._rules import signed
 
 # From so many numbers on, M backwards one by one are faster than one that is batched, which copies
@@ -103,13 +104,12 @@ def gramians(losses: Tensor, params: Sequence[Tensor]) -> Tensor:
     for node, delta in zip(layers.values(), rows, strict=False):
         total += _through(node._saved_self, delta)
     for each in rows[len(ends) :]:
-        own = each.flatten(2).transpose(0, 1)  # R × M × n
-        total += (own @ own.mT).double()
+        total += gram(each.flatten(2).transpose(0, 1))  # of R × M × n
     return _consistent(total)
 
 
 def _consistent(gramian: Tensor) -> Tensor:
-    """With |Gᵢⱼ| ≤ √(Gᵢᵢ Gⱼⱼ): squares of tiny gradients vanish in float32 before products do."""
+    """With |Gᵢⱼ| ≤ √(Gᵢᵢ Gⱼⱼ): squares of tiny gradients vanish before products do."""
     norms = gramian.diagonal(dim1=-2, dim2=-1).sqrt()
     most = norms[..., :, None] * norms[..., None, :]
     return gramian.clamp(-most, most)
@@ -117,9 +117,9 @@ def _consistent(gramian: Tensor) -> Tensor:
 
 def _through(x: Tensor, delta: Tensor) -> Tensor:
     """⟨δᵢ, (x xᵀ) δⱼ⟩ per replica: x is R × B × in, δ is M × R × B × out."""
-    delta = delta.transpose(0, 1)  # R × M × B × out
-    turned = (x @ x.mT)[:, None] @ delta
-    return (delta.flatten(2) @ turned.flatten(2).mT).double()
+    delta = delta.transpose(0, 1).double()  # R × M × B × out
+    turned = gram(x)[:, None] @ delta
+    return delta.flatten(2) @ turned.flatten(2).mT
 
 
 def _layers(graph: Graph, params: Sequence[Tensor], objectives: int) -> dict[int, Any]:

@@ -18,6 +18,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
+from trimol.gradients._rows import gram
 from trimol.methods._registry import get
 from trimol.methods.base import Method, Needs
 
@@ -65,8 +66,7 @@ class Jacobians:
 
     def gramian(self) -> Tensor:
         """GᵀG of the first draw, in float64."""
-        rows = self.rows[0].double()
-        return rows @ rows.mT
+        return gram(self.rows[0])
 
     def product(self, weights: Tensor) -> Tensor:
         """G1ᵀ(G2 λ), of two draws."""
