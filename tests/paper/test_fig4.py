@@ -35,10 +35,10 @@ def test_the_sweeps_are_the_paper_s(tmp_path: Path) -> None:
     assert len(runs) == 21  # the default is in both sweeps, and run once
     assert {p.config.key for p in by_sweep["T"]} == {by_sweep["T"][0].config.key}
     assert [p.value for p in by_sweep["T"]] == [p.step for p in by_sweep["T"]]
-    assert (by_sweep["T"][0].step, by_sweep["T"][-1].step) == (10, 10_000)
+    assert (by_sweep["T"][0].step, by_sweep["T"][-1].step) == (10, 30_000)
     long = by_sweep["T"][0].config
     assert long.measure_at == tuple(p.step for p in by_sweep["T"])
-    assert long.steps == 10_000
+    assert long.steps == 30_000
 
 
 def test_full_goes_as_far_as_the_paper(tmp_path: Path) -> None:

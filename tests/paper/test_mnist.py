@@ -8,9 +8,12 @@ import pytest
 import torch
 from torch import nn
 
+from trimol.data._rows import Rows
 from trimol.paper._data import datasets
 from trimol.paper._data.datasets import BadData, MissingData
 from trimol.paper.tasks.mnist import MNIST, Fashion
+from trimol.training import Replicas, assess, start, train
+from trimol.training._replica_data import Sets
 
 TRAIN, TEST = 60, 20
 
@@ -70,6 +73,53 @@ def test_split_is_named_by_the_seed(folder: Path) -> None:
         return number(MNIST(validation=10, seed=seed).data().train[0])
 
     assert order(3) == order(3) != order(4)
+
+
+def test_each_run_splits_by_its_own_seed(folder: Path) -> None:
+    task = MNIST(validation=10)
+    orders = {seed: number(task.data_for(seed).train[0][:]) for seed in (0, 3, 4)}
+    assert orders[3] == number(MNIST(validation=10, seed=3).data().train[0])
+    assert set(orders[3]) != set(orders[4])  # other images, not only another order
+    assert orders[0] == number(task.data().train[0])
+    for seed in (3, 4):  # the run of a seed trains on it, and so does its replica
+        assert (
+            number(start(task, "static", seed=seed, batch_size=8).data.train[0][:]) == orders[seed]
+        )
+    replicas = Replicas(task, "static", seeds=[4, 3], batch_size=8)
+    assert number(replicas.data[0].train[0][:]) == orders[4]
+    assert number(replicas.data[0].test[0]) == list(range(100, 120))
+    named = MNIST(validation=10, seed=3)
+    assert named.data_for(4) is named.data()
+
+
+def test_splits_hold_the_images_once(folder: Path) -> None:
+    task = MNIST(validation=10)
+    parts = [task.data_for(seed) for seed in range(3)]
+    held = {id(data.train[0].tensor) for data in parts}  # type: ignore[attr-defined]
+    assert held == {id(task._train[0])}
+    replicas = Replicas(task, "static", seeds=[0, 1, 2], batch_size=8)
+    assert isinstance(replicas.data, Sets)
+    images, labels = replicas.data._stacked
+    assert isinstance(images, Rows)
+    assert images.tensor is task._train[0]
+    places = torch.tensor([[0, 7], [1, 1], [49, 0]])
+    for found, part, own in zip(replicas.data.batch(places)[0], parts, places, strict=True):
+        assert torch.equal(found, part.train[0][own])
+    assert labels[torch.tensor(1), 5] == parts[1].train[1][5]
+
+
+@pytest.mark.parametrize("method", ["static", "modo"])
+def test_replicas_of_other_splits_are_the_runs_of_their_seeds(folder: Path, method: str) -> None:
+    task = MNIST(validation=10, hidden=4)
+    replicas = Replicas(task, method, seeds=[2, 5], lr=0.3, batch_size=8).train(10)
+    for place, seed in enumerate((2, 5)):
+        run = train(start(task, method, seed=seed, lr=0.3, batch_size=8), 10)
+        own = replicas.module(place).state_dict()
+        for name, tensor in run.model.state_dict().items():
+            torch.testing.assert_close(own[name], tensor, atol=1e-6, rtol=1e-4)
+        expected, found = assess(run).errors, replicas.measure()[place]
+        assert found.opt == pytest.approx(expected.opt, rel=1e-4)
+        assert found.pop == pytest.approx(expected.pop, rel=1e-4)
 
 
 def test_no_validation_images_wanted(folder: Path) -> None:

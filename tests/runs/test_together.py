@@ -403,6 +403,24 @@ def test_validation_alone(tmp_path: Path, method: str) -> None:
     assert not (stored.path / "model.pt").exists()
 
 
+@pytest.mark.parametrize("method", ["static", "famo"])
+def test_validation_is_on_the_split_of_each_run(tmp_path: Path, method: str) -> None:
+    options = {**SMALL, "seed": None}
+    listed = [
+        c.model_copy(update={"validation_only": True, "task_options": options})
+        for c in configs(method)[:2]
+    ]
+    task = tasks.load("digits", options)
+    for config, stored in zip(listed, run(tmp_path, listed), strict=True):
+        own = start(task, method, lr=config.lr, batch_size=16, seed=config.seed)
+        train(own, 12)
+        assert own.data.validation is not None
+        validation = tuple(tensor[:] for tensor in own.data.validation)
+        losses = task.losses(own.model, validation).tolist()
+        found = [stored.record[f"validation_loss/{name}"] for name in task.objectives]
+        assert found == pytest.approx(losses, rel=1e-4)
+
+
 def test_validation_needs_such_data(tmp_path: Path) -> None:
     config = configure("digits", "static", steps=1, validation_only=True)
     with pytest.raises(ValueError, match="needs a task with validation data, found digits"):

@@ -22,8 +22,8 @@ from trimol.runs.comparison import DEFINITION, UNBIASED
 from trimol.runs.config import RunConfig
 from trimol.runs.study import Row, Study
 
-STEPS = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
-FURTHER = (20_000, 50_000, 100_000)
+STEPS = (10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 30_000)
+FURTHER = (50_000, 100_000)
 METRICS = ("R_opt", "R_pop", "R_gen", "E_ca", DEFINITION, UNBIASED)
 BARS = 0.5  # standard deviations, as in the paper
 _SWEEPS = {

@@ -19,7 +19,7 @@ from trimol.runs.config import RunConfig, equal_steps
 from trimol.runs.study import Row, Study
 
 TASK = "mnist"
-OPTIONS: dict[str, Any] = {}
+OPTIONS: dict[str, Any] = {"seed": None}  # each run splits the images by its own seed
 CHECKPOINTS = 5  # of a run, if nothing interrupts it
 
 

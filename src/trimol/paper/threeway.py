@@ -27,7 +27,7 @@ GAMMAS = (1e-4, 1e-3, 1e-2, 5e-2, 1e-1, 5e-1, 1.0, 10.0, 100.0)
 STEPS, RUNS = 1000, 10
 # One α for all methods of a task: MNIST's is the default of the paper's Figure 4.
 LRS = {"mnist": 0.1, "digits": 1.0}
-OPTIONS: dict[str, dict[str, Any]] = {"mnist": {}, "digits": {}}
+OPTIONS: dict[str, dict[str, Any]] = {"mnist": table3.OPTIONS, "digits": {"seed": None}}
 ENDS = ("static", "mgda")
 AXES = ("R_opt", "R_gen", "E_ca")
 _MARKERS = {"static": ("s", "static"), "mgda": ("^", "MGDA")}

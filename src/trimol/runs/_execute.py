@@ -163,9 +163,8 @@ class Program(Protocol):
 
     task: Task
 
-    @property
-    def data(self) -> Data:
-        """The task's data."""
+    def data(self, place: int) -> Data:
+        """A run's data."""
 
     @property
     def step(self) -> int:
@@ -304,7 +303,7 @@ class Execution:
 
     def _validated(self, place: int) -> Measured:
         program = self.program
-        if program.data.validation is None:
+        if program.data(place).validation is None:
             raise BadValue(
                 f"validation_only needs a task with validation data, found {program.task.name}"
             )
@@ -313,7 +312,7 @@ class Execution:
 
     def _scores(self, place: int, *, test: bool = True) -> Record:
         """The metrics on validation data (with the losses), where there are any, and on test."""
-        task, data, model = self.program.task, self.program.data, self.program.module(place)
+        task, data, model = self.program.task, self.program.data(place), self.program.module(place)
         device = whereabouts().device
         scores: Record = {}
         if data.validation is not None:
@@ -358,8 +357,7 @@ class _Alone:
         self.task = task
         self.run = started(task, config)
 
-    @property
-    def data(self) -> Data:
+    def data(self, place: int) -> Data:
         return self.run.data
 
     @property

@@ -227,9 +227,8 @@ class _Together:
         except (NotImplementedError, BadValue) as error:  # if it is a mistake, one run says so, too
             raise NotReplicable(str(error)) from error
 
-    @property
-    def data(self) -> Data:
-        return self.replicas.data[0]
+    def data(self, place: int) -> Data:
+        return self.replicas.data[place]
 
     @property
     def step(self) -> int:
@@ -261,7 +260,7 @@ class _Together:
                 self.task.objectives,
                 step=replicas.step,
                 samples=replicas.samples,
-                metrics=metrics(self.task, replicas.module(place), self.data.test),
+                metrics=metrics(self.task, replicas.module(place), self.data(place).test),
                 weights=weights[place],
             )
             yield record, own.direction

@@ -60,7 +60,8 @@ class RunConfig(BaseModel):
         lr: α, the step size of the task's optimizer.
         steps: How many steps to take.
         batch_size: Samples a step, over all draws (of the first step, where batches grow).
-        seed: Decides the parameters at the start and the samples of every step.
+        seed: Decides the parameters at the start, the samples of every step and, where the task
+            says so (`trimol.tasks.Task.data_for`), the split of the data.
         rho: ρ of the conflict-avoiding weights that λ is measured against.
         measure_every: Measure at every so many steps; with 0 at the end only.
         measure_at: Measure at these steps, too, and keep the vectors of E_ca there.

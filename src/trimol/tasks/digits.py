@@ -12,7 +12,7 @@ from trimol._extras import require
 from trimol._failures import BadValue
 from trimol.tasks._classifier import CLASSES, Classifier, parts
 from trimol.tasks._settings import read_settings
-from trimol.tasks.task import Data, Settings
+from trimol.tasks.task import Batch, Data, Settings
 
 IMAGES = 1797
 PIXELS = 64
@@ -33,7 +33,9 @@ class Digits(Classifier):
         hidden: Width of the one hidden layer.
         test: How many images to hold out.
         validation: How many more to hold out, to choose settings on.
-        seed: Names the split into training, validation and test images.
+        seed: Names the split into training, validation and test images, the same for every run:
+            what differs between seeds of a run is then not the split. None: each run splits by its
+            own seed.
 
     Example:
         >>> task = Digits()
@@ -47,7 +49,7 @@ class Digits(Classifier):
     settings: ClassVar[Mapping[str, Settings]] = read_settings(__file__, "digits")
 
     def __init__(
-        self, *, hidden: int = 64, test: int = 360, validation: int = 0, seed: int = 0
+        self, *, hidden: int = 64, test: int = 360, validation: int = 0, seed: int | None = 0
     ) -> None:
         self.hidden = whole_number("hidden", hidden, least=1)
         self.test = whole_number("test", test, least=1)
@@ -65,15 +67,15 @@ class Digits(Classifier):
             nn.Linear(PIXELS, self.hidden), nn.ReLU(), nn.Linear(self.hidden, CLASSES)
         )
 
-    def data(self) -> Data:
-        """The images, with pixels in [0, 1], and their labels; split at random by ``seed``."""
-        return self._data
-
     @cached_property
-    def _data(self) -> Data:
+    def _samples(self) -> Batch:
+        """The images, with pixels in [0, 1], and their labels."""
         sklearn = require("sklearn.datasets", extra="studies", purpose="the task digits")
         images, labels = map(torch.from_numpy, sklearn.load_digits(return_X_y=True))
-        samples = (images.float() / BRIGHTEST, labels.long())
-        sizes = [self.test, self.validation, len(labels) - self.test - self.validation]
-        test, validation, train = parts(samples, sizes, seed=self.seed)
+        return images.float() / BRIGHTEST, labels.long()
+
+    def split(self, seed: int) -> Data:
+        """The images, split at random."""
+        sizes = [self.test, self.validation, IMAGES - self.test - self.validation]
+        test, validation, train = parts(self._samples, sizes, seed=seed)
         return Data(train=train, test=test, validation=validation if self.validation else None)

@@ -126,6 +126,13 @@ class Task(ABC):
     def data(self) -> Data:
         """The data, the same at every call."""
 
+    def data_for(self, seed: int) -> Data:
+        """The data of the run with this seed: `data`, unless the seed decides the split, too.
+
+        Every seed has as many samples of each kind.
+        """
+        return self.data()
+
     def metrics(self, model: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
         """What else is worth knowing about a batch, each a mean over its samples."""
         return {}

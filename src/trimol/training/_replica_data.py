@@ -8,7 +8,8 @@ from torch import Tensor
 
 from trimol._failures import BadValue
 from trimol.data import IndependentDraws
-from trimol.tasks import Batch, Data
+from trimol.data._rows import Rows
+from trimol.tasks import Batch, Data, Task
 
 
 class Neighbours:
@@ -71,7 +72,7 @@ class Sets:
             numbers = {key: number for number, key in enumerate(held)}
             self._own = torch.tensor([numbers[id(each)] for each in data])[:, None]
             columns = zip(*(each.train for each in held.values()), strict=True)
-            self._stacked = [torch.stack([tensor[:] for tensor in column]) for column in columns]
+            self._stacked = [_stacked(column) for column in columns]
 
     def __getitem__(self, replica: int) -> Data:
         return self.each[replica]
@@ -81,6 +82,14 @@ class Sets:
         if self.alike:
             return tuple(tensor[indices] for tensor in self.each[0].train)
         return tuple(tensor[self._own, indices] for tensor in self._stacked)
+
+
+def _stacked(column: Sequence[Tensor | Rows]) -> Tensor | Rows:
+    """Samples of several sets, sets × samples; of splits of one tensor only their numbers."""
+    splits = [each for each in column if isinstance(each, Rows)]
+    if len(splits) == len(column) and all(each.tensor is splits[0].tensor for each in splits):
+        return Rows(splits[0].tensor, torch.stack([each.order for each in splits]))
+    return torch.stack([each[:] for each in column])
 
 
 class ReplicaSampler(Protocol):
@@ -111,6 +120,14 @@ class BySeed:
 
     def budget(self, step: int) -> int:
         return self.samplers[self.seeds[0]].budget(step)
+
+
+def data_of(task: Task, seeds: Sequence[int]) -> Data | list[Data]:
+    """The task's data for runs with these seeds: one for all, or one for each."""
+    if type(task).data_for is Task.data_for:
+        return task.data()
+    known = {seed: task.data_for(seed) for seed in dict.fromkeys(seeds)}
+    return [known[seed] for seed in seeds]
 
 
 def source_of(data: Data | Sequence[Data] | Neighbours, replicas: int) -> Sets | Neighbours:

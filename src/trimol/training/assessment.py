@@ -263,7 +263,8 @@ def _size(task: Task, batch: Batch) -> float | Tensor:
 
 def _cut(data: Batch, parts: int) -> list[Batch]:
     """The data in parts whose sizes differ by one at most."""
-    return list(zip(*(tensor.tensor_split(parts) for tensor in data), strict=True))
+    # What is looked up when asked for is so looked up once, here.
+    return list(zip(*(tensor[:].tensor_split(parts) for tensor in data), strict=True))
 
 
 def _over_processes(sums: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:

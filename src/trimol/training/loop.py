@@ -91,7 +91,8 @@ def start(
         hyperparameters: The method's own, such as ``{"gamma": 0.01}``.
         batch_size: Samples a step, over all the draws of the method and all processes; of each
             domain for a task with several (`trimol.tasks.MultiInput`).
-        seed: Decides the parameters at the start and the samples of every step.
+        seed: Decides the parameters at the start, the samples of every step and, where the task
+            says so (`trimol.tasks.Task.data_for`), the split of the data.
         precision: ``"no"`` (as the model is), or ``"bf16"``, ``"fp16"`` for mixed precision.
         data: What to train and measure on instead of the task's own data.
 
@@ -109,7 +110,7 @@ def start(
             f"found {batch_size}"
         )
     where = whereabouts()
-    data = task.data() if data is None else data
+    data = task.data_for(seed) if data is None else data
     if not isinstance(data, Data):
         raise BadType(
             f"data() of {type(task).__name__} must return a trimol.tasks.Data, found "

@@ -27,7 +27,14 @@ from trimol.gradients._stacked import StackedEvidence, jacobians
 from trimol.gradients.losses import as_vector
 from trimol.tasks import Batch, Data, Task
 from trimol.tasks._point import Formula
-from trimol.training._replica_data import BySeed, Neighbours, ReplicaSampler, Sets, source_of
+from trimol.training._replica_data import (
+    BySeed,
+    Neighbours,
+    ReplicaSampler,
+    Sets,
+    data_of,
+    source_of,
+)
 from trimol.training._replicable import NotReplicable, check_hooks, optimizer_of
 from trimol.training.assessment import batches, evaluating, training
 
@@ -47,7 +54,8 @@ class Replicas:
     Args:
         task: What to train.
         method: The method's name, or replicas of it (as `trimol.methods.replicated` makes them).
-        seeds: One for each replica: its start and its samples.
+        seeds: One for each replica: its start, its samples and, where the task says so
+            (`Task.data_for`), its split of the data.
         lr: α, for all or one for each replica (a tensor of R entries).
         hyperparameters: The method's own; a tensor holds one value for each replica
             (`trimol.methods._replicated`).
@@ -99,7 +107,8 @@ class Replicas:
         self.task, self.seeds = task, list(seeds)
         if not self.seeds:
             raise BadValue("seeds must hold at least one seed, found none")
-        self.data = source_of(task.data() if data is None else data, len(self.seeds))
+        given = data_of(task, self.seeds) if data is None else data
+        self.data = source_of(given, len(self.seeds))
         if task.counts(tuple(tensor[:1] for tensor in self.data[0].train)) is not None:
             raise NotReplicable(
                 f"task {task.name!r} counts the samples of each objective, of which replicas may "
@@ -403,15 +412,16 @@ class Replicas:
 
     def _means(self, data: Batch, replicas: slice) -> list[FullData]:
         """Means over all samples, summed in float64."""
-        losses = rows = torch.zeros(())
+        count = len(data[0])
+        losses = rows = torch.zeros((), dtype=torch.float64)
         for batch in batches(data, size=_AT_ONCE):
             values, gradients = self.gradients(batch, replicas)
-            losses = losses + values.double() * len(batch[0])
-            rows = rows + gradients.double() * len(batch[0])
-        count = len(data[0])
+            share = len(batch[0]) / count
+            losses = losses.expand_as(values).add(values, alpha=share)
+            rows = rows.expand_as(gradients).add(gradients, alpha=share)
         return [
             FullData(own, jacobian, float(count))
-            for own, jacobian in zip(losses / count, rows / count, strict=True)
+            for own, jacobian in zip(losses, rows, strict=True)
         ]
 
 

@@ -73,8 +73,8 @@ class NYUv2(DenseTask):
     def _data(self) -> Data:
         train, test = nyuv2.folder("train"), nyuv2.folder("val")
         numbers = torch.tensor(nyuv2.numbers(train))
-        ((shuffled,),) = parts((numbers,), [len(numbers)], seed=self.seed)
-        order = shuffled.tolist()
+        ((rows,),) = parts((numbers,), [len(numbers)], seed=self.seed)
+        order = rows[:].tolist()
         held = len(order) // 10 if self.validation is None else self.validation
         if held >= len(order):
             raise BadValue(
