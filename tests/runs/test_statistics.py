@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from trimol.runs.statistics import fraction, holm, interval, mean, p_value, slope
+from trimol.runs.statistics import fraction, holm, interval, mean, p_value, slope, steps_apart
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
 
@@ -36,6 +36,47 @@ def test_one_seed_says_nothing_about_its_spread() -> None:
 def test_differences_without_spread() -> None:
     assert p_value([0.0, 0.0]) == 1
     assert p_value([0.5, 0.5]) == 0
+    assert p_value([0.5, 0.5], resolution=0.5) == 1
+    assert p_value([-0.5, -0.5], resolution=0.25) == pytest.approx(2 * stats.t.sf(8**0.5, 1))
+    assert interval([0.5, 0.5], resolution=0.25) == pytest.approx(stats.t.ppf(0.975, 1) / 32**0.5)
+
+
+@given(st.integers(50, 2000), st.lists(st.integers(0, 40), min_size=2), st.booleans())
+@settings(deadline=None, max_examples=50)
+def test_the_step_of_an_accuracy(n: int, hits: list[int], rounded: bool) -> None:
+    """Against the greatest common divisor of whole numbers."""
+    values = [(n - k) / n for k in hits]
+    distances = np.diff(sorted(set(hits)))
+    found = steps_apart([float(np.float32(value)) if rounded else value for value in values])
+    if len(distances):
+        assert found * n == pytest.approx(np.gcd.reduce(distances), rel=1e-2)
+    else:
+        assert found == pytest.approx(2.0**-23 * values[0])
+
+
+@pytest.mark.parametrize(
+    ("values", "step"),
+    [
+        ([], 0.0),
+        ([0.0, 0.0], 0.0),
+        ([3.0], 3 * 2.0**-23),
+        ([math.nan, 1.0, math.inf], 2.0**-23),
+        ([1.0, 1 + 1e-9], 2.0**-23),  # rounding
+        ([-1.0, 1.0], 2.0),
+        ([1e12, 2e12, 4e12], 1e12),
+        ([1e-12, 3e-12, 7e-12], 2e-12),
+    ],
+)
+def test_steps_of_odd_values(values: list[float], step: float) -> None:
+    assert steps_apart(values) == pytest.approx(step, rel=1e-6)
+
+
+def test_a_continuous_number_has_no_step() -> None:
+    dice = np.random.default_rng(0)
+    for size in (4, 6, 10, 20):
+        for _ in range(20):
+            values = dice.lognormal(size=size)
+            assert steps_apart(values) < 0.01 * values.std()
 
 
 def test_holm_by_hand() -> None:

@@ -16,7 +16,7 @@ from trimol.paper._drawing import NAMES, figure, files
 from trimol.report._numbers import change, count, number
 from trimol.report._style import Look, looks
 from trimol.runs.comparison import Difference, judged_together
-from trimol.runs.statistics import Interval, finite_mean
+from trimol.runs.statistics import Interval, Paired, finite_mean, steps_apart
 from trimol.runs.tuning import ALONE, PAPERS_BUDGET, Outcome, TuningPlan
 from trimol.tasks.task import Goals
 
@@ -60,7 +60,8 @@ def compared(given: Sequence[Difference], goals: Goals) -> list[str]:
     said = [
         f"Differences from {given[0].baseline}, run by run over {given[0].n} seeds, ± half their "
         "95 % interval. “Larger than its noise” is p < 5 % in the paired t test after Holm's "
-        f"adjustment for all {len(given)} differences of this table."
+        f"adjustment for all {len(given)} differences of this table, and more than one step of the "
+        "metric (an accuracy moves by one image), which is also the least spread that is assumed."
     ]
     for method in dict.fromkeys(each.method for each in given):
         own = [each for each in given if each.method == method]
@@ -194,18 +195,32 @@ def differences(table: polars.DataFrame, reference: str) -> list[Difference]:
 
     The p values are adjusted by Holm for all of them together.
     """
-    judged = table.filter((polars.col("kind") == "task") | (polars.col("metric") == DROP))
     by_seed: dict[Key, dict[int, float]] = {}
-    for method, metric, seed, value in judged.select("method", "metric", "seed", "value").rows():
+    for method, metric, seed, value in table.select("method", "metric", "seed", "value").rows():
         by_seed.setdefault((method, metric), {})[seed] = value
+    judged = table.filter((polars.col("kind") == "task") | (polars.col("metric") == DROP))
     pairs = []
-    for (method, metric), own in by_seed.items():
-        base = by_seed.get((reference, metric), {})
-        apart = [own[seed] - base[seed] for seed in sorted(own.keys() & base.keys())]
+    for method, metric in judged.select("method", "metric").unique(maintain_order=True).rows():
+        base, own = by_seed.get((reference, metric), {}), by_seed[method, metric]
+        shared = sorted(own.keys() & base.keys())
+        pair = Paired(
+            base=[base[seed] for seed in shared],
+            own=[own[seed] for seed in shared],
+            resolution=_step_of_drop(by_seed, (reference, method)) if metric == DROP else 0.0,
+        )
         # No ΔA against a baseline of 0.
-        if method not in (reference, ALONE) and apart and all(map(math.isfinite, apart)):
-            pairs.append((method, metric, apart))
+        if method not in (reference, ALONE) and shared and all(map(math.isfinite, pair.apart)):
+            pairs.append((method, metric, pair))
     return judged_together(reference, pairs)
+
+
+def _step_of_drop(by_seed: Mapping[Key, Mapping[int, float]], methods: Sequence[str]) -> float:
+    """The largest step that one objective's metric can make in ΔA_id, the mean of their shares."""
+    shares: dict[str, list[float]] = {}
+    for (method, metric), values in by_seed.items():
+        if method in methods and metric.startswith(f"{DROP}/"):
+            shares.setdefault(metric, []).extend(values.values())
+    return max(map(steps_apart, shares.values()), default=0.0) / max(len(shares), 1)
 
 
 # --- figures --------------------------------------------------------------------------------------

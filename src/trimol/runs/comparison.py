@@ -14,7 +14,7 @@ from trimol.errors._conflict import conflict_over_runs
 from trimol.runs._journal import Watch
 from trimol.runs._pool import execute_all
 from trimol.runs.config import RunConfig, configure, equal_steps, task_of
-from trimol.runs.statistics import LEVEL, holm, interval, p_value
+from trimol.runs.statistics import LEVEL, Paired, holm, interval
 from trimol.runs.store import StoredRun
 from trimol.runs.study import Row, row
 from trimol.training import Diverged
@@ -214,21 +214,19 @@ def differences(compared: Comparison) -> list[Difference]:
     """
     first, *others = compared.runs
     pairs = [
-        (method, metric, values)
+        (method, metric, pair)
         for method in others
-        for metric, values in _paired(compared.runs[first], compared.runs[method]).items()
+        for metric, pair in _paired(compared.runs[first], compared.runs[method]).items()
     ]
     return judged_together(first, pairs)
 
 
-def judged_together(
-    baseline: str, pairs: Sequence[tuple[str, str, Sequence[float]]]
-) -> list[Difference]:
-    """Differences of (method, metric, values minus the baseline's), with Holm's p for all."""
-    adjusted = holm([p_value(values) for _, _, values in pairs])
+def judged_together(baseline: str, pairs: Sequence[tuple[str, str, Paired]]) -> list[Difference]:
+    """Differences of (method, metric, both seed by seed), with Holm's p for all."""
+    adjusted = holm([pair.p for _, _, pair in pairs])
     return [
-        Difference(method, baseline, metric, mean(values), interval(values), len(values), p)
-        for (method, metric, values), p in zip(pairs, adjusted, strict=True)
+        Difference(method, baseline, metric, mean(pair.apart), pair.ci, len(pair.apart), p)
+        for (method, metric, pair), p in zip(pairs, adjusted, strict=True)
     ]
 
 
@@ -281,8 +279,13 @@ def _comparison(
     return Comparison(task, runs, failed)
 
 
-def _paired(first: Sequence[StoredRun], second: Sequence[StoredRun]) -> dict[str, list[float]]:
-    """Second minus first, seed by seed, of every number that both have."""
+def _paired(first: Sequence[StoredRun], second: Sequence[StoredRun]) -> dict[str, Paired]:
+    """First and second, seed by seed, of every number that both have."""
     before = {run.config.seed: numbers(run.record) for run in first}
     pairs = [(before.get(run.config.seed, {}), numbers(run.record)) for run in second]
-    return columns([{k: own[k] - old[k] for k in own if k in old} for old, own in pairs])
+    shared = [(old, own, old.keys() & own.keys()) for old, own in pairs]
+    base, other = (
+        columns([{name: each[i][name] for name in each[1] if name in each[2]} for each in shared])
+        for i in range(2)
+    )
+    return {name: Paired(base[name], other[name]) for name in other}

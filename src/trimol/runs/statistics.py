@@ -4,7 +4,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +14,28 @@ from trimol._failures import BadValue
 Array = NDArray[np.float64]
 
 LEVEL = 0.95
+_ROUNDING = float(np.finfo(np.float32).eps)
+_FINEST = 200  # how many times a step may go into the least distance of two values
 
 
-def interval(values: Sequence[float], level: float = LEVEL) -> float | None:
+def interval(
+    values: Sequence[float], level: float = LEVEL, *, resolution: float = 0.0
+) -> float | None:
     r"""Half the width of the confidence interval of the mean: t_{n−1} s/√n, of Student's t.
 
-    One value says nothing about its spread: None.
+    One value says nothing about its spread: None. The spread s is at least the ``resolution``, the
+    step in which such values move: that a few of them are equal does not say that they always are.
 
     Example:
         >>> round(interval([1.0, 2.0, 3.0]), 4)  # 4.3027 · 1/√3
         2.4841
+        >>> round(interval([2.0, 2.0, 2.0], resolution=1.0), 4)
+        2.4841
     """
-    return None if len(values) < 2 else _centre_and_half(values, level)[1]
+    if len(values) < 2:
+        return None
+    least = quantile(len(values) - 1, level) * resolution / math.sqrt(len(values))
+    return max(_centre_and_half(values, level)[1], least)
 
 
 @cache
@@ -40,22 +50,103 @@ def quantile(freedom: int, level: float = LEVEL) -> float:
     return float(stdtrit(freedom, (1 + level) / 2))
 
 
-def p_value(differences: Sequence[float]) -> float | None:
+def p_value(differences: Sequence[float], *, resolution: float = 0.0) -> float | None:
     """The chance of so large a mean if the truth were 0: the paired t test, two-sided.
+
+    A mean that is no larger than the ``resolution`` (`steps_apart`) says nothing, and the spread is
+    at least that large: see `interval`.
 
     Example:
         >>> round(p_value([1.0, 2.0, 3.0]), 4)
         0.0742
+        >>> p_value([0.5, 0.5, 0.5], resolution=0.5)
+        1.0
     """
     if len(differences) < 2:
         return None
     from scipy.special import stdtr
 
-    mean, spread = statistics.mean(differences), statistics.stdev(differences)
+    mean = statistics.mean(differences)
+    if abs(mean) <= resolution * (1 + _ROUNDING):
+        return 1.0
+    spread = max(statistics.stdev(differences), resolution)
     if spread == 0:
-        return 1.0 if mean == 0 else 0.0
+        return 0.0
     t = abs(mean) / (spread / math.sqrt(len(differences)))
     return float(2 * stdtr(len(differences) - 1, -t))
+
+
+def steps_apart(values: Iterable[float]) -> float:
+    """The resolution of a metric: the largest step that all of these values are multiples apart.
+
+    An accuracy on n samples moves in steps of 1/n, whoever computed it; so its values are whole
+    multiples of that apart, and nobody has to be told n. Where there is no such step (a loss), or
+    only one value, it is what float32 can tell at the size of the values: numbers that are nearer
+    to each other than that are taken for one. Two different values are one step apart.
+
+    Looked for are steps down to a two-hundredth of the least distance between two values.
+
+    Example:
+        >>> round(steps_apart([0.80, 0.85, 0.95]), 6), round(steps_apart([0.80, 0.85, 0.93]), 6)
+        (0.05, 0.01)
+        >>> steps_apart(n**0.5 for n in range(2, 12)) < 1e-6
+        True
+    """
+    at = np.unique([value for value in values if math.isfinite(value)])
+    sizes, distances = np.abs(at), np.diff(at)
+    noise = _ROUNDING * np.maximum(sizes[1:], sizes[:-1])  # in each distance between neighbours
+    distances, noise = distances[distances > noise], noise[distances > noise]
+    finest = _ROUNDING * float(sizes.max(initial=0.0))
+    if not len(distances):
+        return finest
+    steps = distances.min() / np.arange(1, _FINEST + 1)[:, None]
+    # A step is known as well as the least distance is: of k steps, k times the noise.
+    unsure = noise * (1 + distances / distances.min())
+    off = np.abs(distances - steps * np.round(distances / steps))
+    # Distances that are known too badly fit any step: they do not count.
+    fits = ((off <= unsure) | (unsure > steps / 4)).all(1) & (steps[:, 0] > finest)
+    return float(steps[fits.argmax(), 0]) if fits.any() else finest
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A number of two methods, seed by seed: where every finding comes from.
+
+    A difference counts only beyond the metric's resolution, and has a spread of at least that.
+
+    Attributes:
+        base: Of the one.
+        own: Of the other, in the same order of seeds.
+        resolution: The step in which the number moves, where the values themselves do not tell it.
+
+    Example:
+        >>> Paired([0.75, 0.80, 0.85], [0.80, 0.85, 0.90]).p  # one step of 1/20 each
+        1.0
+    """
+
+    base: Sequence[float]
+    own: Sequence[float]
+    resolution: float = 0.0
+
+    @cached_property
+    def step(self) -> float:
+        """What a difference has to be larger than."""
+        return max(self.resolution, steps_apart([*self.base, *self.own]))
+
+    @property
+    def apart(self) -> list[float]:
+        """The differences, the other's minus the one's."""
+        return [own - base for base, own in zip(self.base, self.own, strict=True)]
+
+    @property
+    def p(self) -> float | None:
+        """As `p_value` gives it."""
+        return p_value(self.apart, resolution=self.step)
+
+    @property
+    def ci(self) -> float | None:
+        """As `interval` gives it."""
+        return interval(self.apart, resolution=self.step)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
