@@ -1,6 +1,7 @@
 """A multi-task table as a study: a tiny one end to end; rows, words, claims on made-up data."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from trimol.paper import claims
 from trimol.paper import multitask_tables as multitask
 from trimol.paper._studies import Context
 from trimol.runs import study as results
+from trimol.runs._candidates import Series
+from trimol.runs._tuning_tables import of_candidates
 from trimol.runs.study import Study
-from trimol.runs.tuning import ALONE, PAPERS_BUDGET
+from trimol.runs.tuning import ALONE, PAPERS_BUDGET, Candidate, TuningPlan
 
 HERE = Path(__file__).parent
 GOALS = {"near": {"near accuracy": "higher"}, "far": {"far error": "lower"}}
@@ -39,6 +42,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
                 "lr": [0.05],
                 "weight_decay": [0.0],
                 "tuning_seeds": 1,
+                "extend": 0,
                 "methods": {"modo": {"gamma": [0.1, 1.0]}},
             }
         },
@@ -176,6 +180,7 @@ def test_the_comparison_is_what_the_file_says(tmp_path: Path) -> None:
         "mgda": 6,
         "modo": 12,
     }
+    assert (planned.tuning_seeds, planned.extend) == (3, 4)
     assert planned.reference == "static"
     assert planned.epochs / planned.measure_epochs == 5
     assert set(planned.baselines) == {"paper's baselines, validation", "paper's baselines, test"}
@@ -245,6 +250,35 @@ def test_differences_are_told_from_noise() -> None:
     assert "(worse)" in mgda
     assert modo.startswith("modo: not told apart from noise: near accuracy ")
     assert multitask_report.compared([], GOALS) == []
+
+
+def tuned(scores: Mapping[float, list[float]]) -> polars.DataFrame:
+    """Candidates of one method by their γ, with scores seed by seed."""
+    candidates = tuple(Candidate(0.1, {"gamma": gamma}) for gamma in scores)
+    series = Series("modo", "x", "modo", GOALS, candidates, 4, 1, 1)
+    return polars.DataFrame(of_candidates(series, list(scores.values()), [""] * len(scores)))
+
+
+def test_how_stable_a_choice_is() -> None:
+    table = tuned({0.1: [1.0, 2.0, 3.0], 1.0: [1.5, 1.75, 3.5], 10.0: [-9.0, -8.1, -7.2]})
+    assert table["chosen"].to_list() == [False, True, False]
+    assert table["first_of_seeds"].to_list() == [1, 2, 0]
+    assert table["behind"].to_list() == pytest.approx([0.25, 0.0, 31 / 3 + 0.0166667])
+    assert table["worse"].to_list() == [False, None, True]
+    (said,) = multitask_report.stability(table)
+    assert "modo: first with 2 of 3 seeds alone, the next is 0.25 ± 1.1 behind, 1 of 2" in said
+    alone = tuned({0.1: [1.0], 1.0: [1.5]})
+    assert multitask_report.stability(alone)[0].startswith("One seed chose the settings")
+
+
+def test_added_candidates_and_edges_are_told() -> None:
+    tried = [Candidate(0.1, {"gamma": gamma}) for gamma in (0.1, 1.0)]
+    planned = TuningPlan("x", {"modo": tried}, 1, 4, extend=4, reference="modo")
+    table = tuned({0.1: [1.0, 2.0], 1.0: [1.5, 2.75], 10.0: [0.0, 1.0]})
+    (said,) = multitask_report.extended(planned, table)
+    assert said.endswith("up to 4 times, from that setting on and one number at a time: modo 1.")
+    still = tuned({0.1: [1.0, 2.0], 1.0: [1.5, 2.75]})
+    assert multitask_report.extended(planned, still)[1].endswith("beyond: modo (gamma).")
 
 
 def test_one_seed_says_nothing() -> None:

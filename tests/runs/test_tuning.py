@@ -20,7 +20,7 @@ import trimol
 from trimol import methods
 from trimol.runs import _pool as pool
 from trimol.runs import configure, store
-from trimol.runs._candidates import Series
+from trimol.runs._candidates import Series, beyond
 from trimol.runs.tuning import Candidate, Outcome, TuningPlan, _failure, compare_tuned
 from trimol.training import Diverged, RunError
 
@@ -319,6 +319,37 @@ def test_a_final_run_that_diverges(
     monkeypatch.setattr(pool, "execute_unit", failing)
     with pytest.raises(Diverged, match=r"modo diverged with seed 1: the loss 'up' is nan at step"):
         compare_tuned(plan(task), tmp_path, jobs=1)
+
+
+def test_an_edge_that_wins_is_moved(task: str, tmp_path: Path) -> None:
+    tried = [Candidate(lr) for lr in (0.001, 0.01)]
+    asked = TuningPlan(task, {"static": tried}, 3, 8, seeds=2, tuning_seeds=2, extend=3)
+    seen: list[tuple[int, int]] = []
+    found = compare_tuned(asked, tmp_path, jobs=1, watch=lambda *now: seen.append(now))
+    assert seen[-1][0] == seen[-1][1]
+    for method in ("static", "alone-up", "alone-down"):
+        table = found.tuning.filter(method=method)
+        rates = table["lr"].to_list()
+        assert rates[:3] == [0.001, 0.01, 0.1]  # by the grid's factor
+        assert rates == sorted(rates)
+        best = table.filter("chosen")
+        # Inside, or as far as it may go.
+        assert best["edge"].item() == "" or len(rates) == 5
+        assert table["seeds"].to_list() == [2] * len(rates)
+        assert best["lr"].item() == found.settings[method].lr
+        assert table["first_of_seeds"].sum() == 2
+    again = compare_tuned(asked, tmp_path, jobs=1)
+    assert_frame_equal(again.tuning, found.tuning)
+
+
+def test_a_number_that_is_not_searched_stays() -> None:
+    tried = [Candidate(lr, {"gamma": 0.0}, {"width": 3}) for lr in (1e-4, 5e-4)]
+    (more,) = beyond(tried[1], tried)
+    assert more == Candidate(2.5e-3, {"gamma": 0.0}, {"width": 3})
+    grid = [Candidate(lr, {"gamma": g}) for lr in (0.1, 0.2, 0.4) for g in (0.0, 0.1)]
+    assert beyond(grid[3], grid) == []  # γ = 0.1 is at an edge, but no factor leads to it from 0
+    both = [Candidate(lr, {"gamma": g}) for lr in (0.1, 0.2) for g in (1e-3, 1e-6)]
+    assert beyond(both[0], both) == [Candidate(0.05, {"gamma": 1e-3}), Candidate(0.1, {"gamma": 1})]
 
 
 def test_ties_go_to_the_first(task: str, tmp_path: Path) -> None:

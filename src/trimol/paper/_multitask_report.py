@@ -176,18 +176,64 @@ def _tuned(planned: TuningPlan, tuning: polars.DataFrame) -> list[str]:
     )
     if max(tried_of.values()) == 1:
         return [f"{run} Settings as the paper chose them; nothing was tuned."]
-    chosen = tuning.filter(polars.col("chosen"))
-    edges = [
-        f"{method} ({edge})" for method, edge in chosen.select("method", "edge").iter_rows() if edge
-    ]
     listed = ", ".join(f"{method} {how_many}" for method, how_many in tried_of.items())
     said = (
         f"{run} Settings were chosen on validation data (ΔA_id, mean of "
         f"{count(planned.tuning_seeds, 'seed')}) among so many candidates: {listed}; single-task "
         f"learning has {planned.reference}'s."
     )
-    beyond = "Chosen at the edge of what was tried, so that better ones may lie beyond"
-    return [said, f"{beyond}: {'; '.join(edges)}."] if edges else [said]
+    return [said, *extended(planned, tuning), *stability(tuning)]
+
+
+def extended(planned: TuningPlan, tuning: polars.DataFrame) -> list[str]:
+    """Which grids were added to because an edge of them won, and which choices still are at one."""
+    said = []
+    more = {}
+    for (method,), own in tuning.group_by(["method"], maintain_order=True):
+        like = planned.reference if str(method).startswith(f"{ALONE}-") else str(method)
+        added = len(own) - min(len(own), len(planned.methods[like]))
+        if added:
+            more[str(method)] = added
+    if planned.extend:
+        named = ", ".join(f"{method} {how_many}" for method, how_many in more.items())
+        said.append(
+            "Where a setting at an edge of the grid was the best, candidates beyond it were added, "
+            f"up to {count(planned.extend, 'time')}, from that setting on and one number at a "
+            f"time: {named or 'none'}."
+        )
+    chosen = tuning.filter(polars.col("chosen") & (polars.col("edge") != ""))
+    edges = [f"{method} ({edge})" for method, edge in chosen.select("method", "edge").iter_rows()]
+    if edges:
+        beyond = "Chosen at the edge of what was tried, so that better ones may lie beyond"
+        said.append(f"{beyond}: {'; '.join(edges)}.")
+    return said
+
+
+def stability(tuning: polars.DataFrame) -> list[str]:
+    """How much the choice of a setting owes to the seeds that it was made with."""
+    each = []
+    for (method,), own in tuning.group_by(["method"], maintain_order=True):
+        best = own.filter(polars.col("chosen")).row(0, named=True)
+        if best["seeds"] < 2:
+            return ["One seed chose the settings: how stable the choice is was not measured."]
+        others = own.filter(~polars.col("chosen") & polars.col("behind").is_finite())
+        if others.is_empty():
+            continue
+        near = others.sort("behind", maintain_order=True).row(0, named=True)
+        alike = others.filter(~polars.col("worse").fill_null(True)).height
+        each.append(
+            f"{method}: first with {best['first_of_seeds']} of {best['seeds']} seeds alone, the "
+            f"next is {number(near['behind'], 2)} ± {number(near['behind_ci'], 2)} behind, "
+            f"{alike} of {len(own) - 1} others not told apart from it"
+        )
+    if not each:
+        return []
+    return [
+        "How stable the choices are (with how many of the seeds that tuned, each taken alone, the "
+        "same setting would be chosen; by how much the next best is behind on validation data, in "
+        "ΔA_id or of single-task learning in its metric, ± half its 95 % interval; how many other "
+        f"candidates are not worse by more than the noise): {'; '.join(each)}."
+    ]
 
 
 def differences(table: polars.DataFrame, reference: str) -> list[Difference]:

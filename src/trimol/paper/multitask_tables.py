@@ -140,6 +140,7 @@ def planned_comparison(name: str, context: Context, regime: str) -> TuningPlan:
         options={**how["options"], **now["options"]},
         seeds=seeds,
         tuning_seeds=min(seeds, tried["tuning_seeds"]) if grid else 1,
+        extend=tried["extend"] if grid else 0,
         budget=context.budget,
         measure_epochs=max(1, now["epochs"] // now["points"]),
         reference=methods(name)[0],

@@ -1,11 +1,11 @@
 """What is tried of a method: candidates, and the runs that they are."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trimol.runs.config import RunConfig, configure, hyperparameters_of
+from trimol.runs.config import RunConfig, configure, hyperparameters_of, is_number
 from trimol.tasks.task import Goals
 
 CHECKPOINTS = 5  # of a run, if nothing interrupts it
@@ -93,3 +93,51 @@ class Series:
         'modo-paper-s-budget'
         """
         return re.sub(r"[^\w.]+", "-", self.label).strip("-")
+
+
+def edges(candidate: Candidate, candidates: Sequence[Candidate]) -> list[str]:
+    """The numbers of a candidate that are the smallest or largest of those tried.
+
+    >>> edges(Candidate(0.1, {"gamma": 1.0}), [Candidate(lr, {"gamma": 1.0}) for lr in (0.1, 1)])
+    ['lr']
+    """
+    at_edge = []
+    for name, value in candidate.numbers.items():
+        tried = _tried(name, candidates)
+        if len(tried) > 1 and is_number(value) and value in (tried[0], tried[-1]):
+            at_edge.append(name)
+    return at_edge
+
+
+def beyond(candidate: Candidate, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidate moved over each edge that it is at, one number at a time.
+
+    By the factor of the grid: as far from the edge as the edge is from what was tried next to it.
+    A number that is not positive is at no edge that could be moved.
+
+    >>> tried = [Candidate(lr, {"gamma": 1.0}) for lr in (0.1, 0.5)]
+    >>> beyond(tried[1], tried)[0].lr
+    2.5
+    """
+    more = []
+    for name in edges(candidate, candidates):
+        tried, value = _tried(name, candidates), candidate.numbers[name]
+        if tried[0] <= 0:
+            continue
+        beside = tried[1] if value == tried[0] else tried[-2]
+        # Rounded, or 5e-4 · (5e-4 / 1e-4) is 0.0025000000000000005.
+        more.append(_with(candidate, name, float(f"{value * value / beside:.12g}")))
+    return more
+
+
+def _tried(name: str, candidates: Sequence[Candidate]) -> list[float]:
+    """The values of a number that were tried, in order."""
+    return sorted({c.numbers[name] for c in candidates if is_number(c.numbers.get(name))})
+
+
+def _with(candidate: Candidate, name: str, value: float) -> Candidate:
+    """The candidate with another number."""
+    if name == "lr":
+        return replace(candidate, lr=value)
+    where = "hyperparameters" if name in candidate.hyperparameters else "task_options"
+    return replace(candidate, **{where: {**getattr(candidate, where), name: value}})

@@ -1,5 +1,7 @@
 """What the final runs of a comparison of tuned methods come to, as tables."""
 
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -7,8 +9,9 @@ from typing import Any, Literal
 
 import polars
 
-from trimol.runs._candidates import Series
+from trimol.runs._candidates import Series, edges
 from trimol.runs._judging import chosen, drop, jointly
+from trimol.runs.statistics import LEVEL, Paired, holm
 from trimol.runs.store import StoredRun
 from trimol.tasks.task import Goals
 
@@ -113,6 +116,50 @@ def of_alone(all_series: Sequence[Series], runs: Runs) -> polars.DataFrame:
         for metric, value in best.test.items()
     ]
     return polars.DataFrame(rows, schema=_SCHEMA, orient="row").sort("seed", maintain_order=True)
+
+
+def of_candidates(
+    series: Series, scores: Sequence[Sequence[float]], notes: Sequence[str]
+) -> list[dict[str, Any]]:
+    """One row per candidate: its setting, its score, and what another seed would make of it.
+
+    ``scores`` are by candidate, then by seed; larger is better, −∞ where the ``notes`` say why.
+    """
+    levels = [fmean(each) for each in scores]
+    best = max(levels)
+    first = levels.index(best)
+    behind = [
+        Paired(each, scores[first]) if math.isfinite(level) else None
+        for each, level in zip(scores, levels, strict=True)
+    ]
+    others = [
+        None if pair is None or number == first else pair.p for number, pair in enumerate(behind)
+    ]
+    apart = holm(others)
+    alone = [
+        max(range(len(scores)), key=[each[seed] for each in scores].__getitem__)
+        for seed in range(len(scores[0]))
+    ]
+    return [
+        {
+            "method": series.label,
+            "candidate": number,
+            "lr": candidate.lr,
+            "hyperparameters": json.dumps(dict(candidate.hyperparameters)),
+            "task_options": json.dumps(dict(candidate.task_options)),
+            "seeds": len(scores[number]),
+            "score": levels[number],
+            "chosen": number == first,
+            "tied": levels.count(best) if levels[number] == best else 0,
+            "edge": ", ".join(edges(candidate, series.candidates)),
+            "behind": None if pair is None else fmean(pair.apart),
+            "behind_ci": None if pair is None else pair.ci,
+            "worse": None if apart[number] is None else apart[number] < 1 - LEVEL,
+            "first_of_seeds": alone.count(number),
+            "note": notes[number],
+        }
+        for number, (candidate, pair) in enumerate(zip(series.candidates, behind, strict=True))
+    ]
 
 
 def over_training(

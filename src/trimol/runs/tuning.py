@@ -16,12 +16,10 @@ the first of the final ones. (Another comparison in the same folder that chooses
 back.)
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Literal
 
 import polars
@@ -31,7 +29,7 @@ from trimol._checks import whole_number
 from trimol._failures import BadValue
 from trimol.methods._registry import BASELINE
 from trimol.runs import _tuning_tables as tables
-from trimol.runs._candidates import Candidate, Series
+from trimol.runs._candidates import Candidate, Series, beyond
 from trimol.runs._journal import Progress
 from trimol.runs._judging import checked_goals, chosen, drop, jointly, standing
 from trimol.runs._lock import locked
@@ -39,7 +37,7 @@ from trimol.runs._pool import cores
 from trimol.runs._run_folders import RunFolders, Wanted
 from trimol.runs._storage import make_folder, write_table
 from trimol.runs._tuning_tables import ALONE, Judged, Values, judged, means
-from trimol.runs.config import is_number, steps_per_epoch, task_of
+from trimol.runs.config import steps_per_epoch, task_of
 from trimol.runs.store import StoredRun
 from trimol.tasks.task import Goals
 from trimol.training import Diverged
@@ -73,6 +71,9 @@ class TuningPlan:
         options: The task's options.
         seeds: How many final runs a method has.
         tuning_seeds: How many of them are run of every candidate.
+        extend: How often a method's candidates are added to, where one is chosen at an edge of the
+            numbers tried: from there over each edge, one number at a time, by the factor between
+            the edge and what was tried next to it. Numbers of which one value is tried stay.
         budget: ``"equal"``: all methods take the same samples a step and the same steps.
             ``"paper"``: methods that take k > 1 draws are *also* run as the paper's authors ran
             them, as ``<method> (paper's budget)``: their epoch ended when every one of k loaders,
@@ -93,6 +94,7 @@ class TuningPlan:
     options: Mapping[str, Any] = field(default_factory=dict)
     seeds: int = 5
     tuning_seeds: int = 1
+    extend: int = 0
     budget: Literal["equal", "paper"] = "equal"
     measure_epochs: int = 0
     reference: str = BASELINE
@@ -101,7 +103,8 @@ class TuningPlan:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "seeds", "tuning_seeds"):
             whole_number(name, getattr(self, name), least=1)
-        whole_number("measure_epochs", self.measure_epochs, least=0)
+        for name in ("measure_epochs", "extend"):
+            whole_number(name, getattr(self, name), least=0)
         if self.tuning_seeds > self.seeds:
             raise BadValue(
                 f"tuning_seeds must be at most seeds={self.seeds}, found {self.tuning_seeds}"
@@ -132,7 +135,11 @@ class Outcome:
             over seeds; of single-task learning, as `chosen` compares epochs; −∞ if a run diverged,
             as the ``note`` says), whether it was ``chosen``, which of its numbers are at the
             ``edge`` of those tried, and how many candidates ``tied`` with it at the top (the first
-            is chosen).
+            is chosen). How stable the choice is: how far it is ``behind`` the chosen one, with half
+            its 95 % interval (``behind_ci``) over the seeds it was tried with, whether it is
+            ``worse`` than the chosen one by more than the noise (Holm's p for all candidates of the
+            method), and of how many seeds, each taken alone, it would be the first
+            (``first_of_seeds``).
         curves: The records of the final runs, per ``method`` and ``seed``.
         scores: The metrics of the final runs, per ``method``, ``seed`` and ``epoch``; single-task
             runs by the names of their folders.
@@ -196,13 +203,13 @@ class _Work:
         self.folders = RunFolders(folder, jobs, self._steps(), watch)
 
     def outcome(self) -> Outcome:
-        plan, tried = self.plan, self._tried()
+        plan, tried = self.plan, self._tried([*self.alone, *self.compared])
         for series in self.alone:
-            self._choose(series, tried[series.label], None)
+            self._tune(series, tried[series.label], None)
         alone = self._final(self.alone)
         baseline = means(judged(run, e) for e in self.alone for run in alone[e.label])
         for series in self.compared:
-            self._choose(series, tried[series.label], baseline)
+            self._tune(series, tried[series.label], baseline)
         for label, series in self.longer.items():
             self._settle(series, self.settings[label])
         compared = [*self.compared, *self.longer.values()]
@@ -264,49 +271,32 @@ class _Work:
             e.steps * all_ for e in self.longer.values()
         )
 
-    def _tried(self) -> dict[str, Tried]:
+    def _tried(self, all_series: Sequence[Series]) -> dict[str, Tried]:
         """Every candidate with the first seeds."""
         first = range(self.plan.tuning_seeds)
-        all_series = [*self.alone, *self.compared]
         wanted: list[Wanted] = [(e, c, s) for e in all_series for c in e.candidates for s in first]
         executed = iter(self.folders.execute(wanted))
         return {
             e.label: [[next(executed) for _ in first] for _ in e.candidates] for e in all_series
         }
 
-    def _choose(self, series: Series, tried: Tried, baseline: Judged | None) -> None:
-        """The candidate that is best on validation data; the first of equals."""
-        notes = [_failure(runs, series) for runs in tried]
-        if all(notes):
-            raise Diverged(f"no candidate of {series.label} came to an end: {notes[0]}")
-        usable = [
-            [judged(run, series) for run in runs if isinstance(run, StoredRun)]
-            for runs, note in zip(tried, notes, strict=True)
-            if not note
-        ]
-        left = iter(_scores(series, usable, baseline))
-        each = [-math.inf if note else next(left) for note in notes]
-        scores = [-math.inf if math.isnan(score) else score for score in each]  # baselines of 0
-        best = max(scores)
-        self.tuning += [
-            {
-                "method": series.label,
-                "candidate": number,
-                "lr": candidate.lr,
-                "hyperparameters": json.dumps(dict(candidate.hyperparameters)),
-                "task_options": json.dumps(dict(candidate.task_options)),
-                "seeds": self.plan.tuning_seeds,
-                "score": score,
-                "chosen": number == scores.index(best),
-                "tied": scores.count(best) if score == best else 0,
-                "edge": ", ".join(_edges(candidate, series.candidates)),
-                "note": note,
-            }
-            for number, (candidate, score, note) in enumerate(
-                zip(series.candidates, scores, notes, strict=True)
-            )
-        ]
-        self._settle(series, series.candidates[scores.index(best)])
+    def _tune(self, series: Series, tried: Tried, baseline: Judged | None) -> None:
+        """Choose the candidate that is best on validation data; the first of equals.
+
+        Where one is chosen at an edge, those beyond it are tried, too: `TuningPlan.extend`.
+        """
+        rows = _judged_candidates(series, tried, baseline)
+        for _ in range(self.plan.extend):
+            more = beyond(_chosen(series, rows), series.candidates)
+            if not more:
+                break
+            added = replace(series, candidates=tuple(more))
+            self.folders.count.total += self.plan.tuning_seeds * series.steps * len(more)
+            tried = [*tried, *self._tried([added])[series.label]]
+            series = replace(series, candidates=(*series.candidates, *more))
+            rows = _judged_candidates(series, tried, baseline)
+        self.tuning += rows
+        self._settle(series, _chosen(series, rows))
 
     def _settle(self, series: Series, candidate: Candidate) -> None:
         self.settings[series.label] = candidate
@@ -324,21 +314,50 @@ class _Work:
         return runs
 
 
+def _judged_candidates(
+    series: Series, tried: Tried, baseline: Judged | None
+) -> list[dict[str, Any]]:
+    """The candidates' rows of the table `Outcome.tuning`."""
+    notes = [_failure(runs, series) for runs in tried]
+    if all(notes):
+        raise Diverged(f"no candidate of {series.label} came to an end: {notes[0]}")
+    usable = [
+        [judged(run, series) for run in runs if isinstance(run, StoredRun)]
+        for runs, note in zip(tried, notes, strict=True)
+        if not note
+    ]
+    left = iter(_scores(series, usable, baseline))
+    # NaN: relative to a baseline of 0.
+    scores = [
+        [-math.inf if math.isnan(score) else score for score in next(left)]
+        if not note
+        else [-math.inf] * len(runs)
+        for runs, note in zip(tried, notes, strict=True)
+    ]
+    return tables.of_candidates(series, scores, notes)
+
+
+def _chosen(series: Series, rows: Sequence[Mapping[str, Any]]) -> Candidate:
+    """The candidate that its row says was chosen."""
+    return next(c for c, row in zip(series.candidates, rows, strict=True) if row["chosen"])
+
+
 def _scores(
     series: Series, tried: Sequence[Sequence[Judged]], baseline: Judged | None
-) -> list[float]:
-    """How good candidates are on validation data: larger is better.
+) -> list[list[float]]:
+    """How good candidates are on validation data, seed by seed: larger is better.
 
-    −ΔA against single-task learning, mean over seeds; without it, as `chosen` compares epochs.
+    −ΔA against single-task learning; without it, as `chosen` compares epochs.
     """
     if baseline is not None:
         return [
-            -fmean(drop(run.validation, baseline.validation, series.goals) for run in runs)
+            [-drop(run.validation, baseline.validation, series.goals) for run in runs]
             for runs in tried
         ]
     (metrics,) = series.goals.values()
-    each = [means(runs).validation for runs in tried]
-    return standing({metric: [values[metric] for values in each] for metric in metrics}, metrics)
+    each = [run.validation for runs in tried for run in runs]
+    left = iter(standing({m: [values[m] for values in each] for m in metrics}, metrics))
+    return [[next(left) for _ in runs] for runs in tried]
 
 
 def _failure(runs: Sequence[StoredRun | Diverged], series: Series) -> str:
@@ -355,20 +374,6 @@ def _failure(runs: Sequence[StoredRun | Diverged], series: Series) -> str:
             if not run.scores[f"validation/{metric}"].is_finite().all():
                 return f"{metric} on validation data became NaN or infinite"
     return ""
-
-
-def _edges(candidate: Candidate, candidates: Sequence[Candidate]) -> list[str]:
-    """The numbers of a candidate that are the smallest or largest of those tried.
-
-    >>> _edges(Candidate(0.1, {"gamma": 1.0}), [Candidate(lr, {"gamma": 1.0}) for lr in (0.1, 1)])
-    ['lr']
-    """
-    at_edge = []
-    for name, value in candidate.numbers.items():
-        tried = {c.numbers[name] for c in candidates if is_number(c.numbers.get(name))}
-        if len(tried) > 1 and is_number(value) and value in (min(tried), max(tried)):
-            at_edge.append(name)
-    return at_edge
 
 
 def _draws(method: str) -> int:
