@@ -131,6 +131,23 @@ def test_less_is_paired(shift, spread, expected):
     assert verdict("less", polars.concat(tables), **arguments) == expected
 
 
+def test_equal_differences_of_an_accuracy_decide_nothing():
+    """Three seeds, one image of twenty each: no spread is not no noise."""
+    hits = {"a": (15, 16, 17), "b": (16, 17, 18)}
+    table = polars.DataFrame(
+        [
+            {"method": method, "seed": seed, "accuracy": k / 20}
+            for method, own in hits.items()
+            for seed, k in enumerate(own)
+        ]
+    )
+    pair = {"first": {"method": "a"}, "second": {"method": "b"}}
+    found = get("less")(table, metric="accuracy", unit="seed", **pair)
+    assert found.interval.estimate == pytest.approx(-0.05)
+    assert found.interval.half == pytest.approx(4.302653 * 0.05 / 3**0.5)
+    assert found.verdict == "inconclusive"
+
+
 def test_same():
     table = polars.DataFrame(
         {"who": ["a", "b"] * 2, "seed": [0, 0, 1, 1], "m": [1.0, 1.0, 2.0, 2.5]}

@@ -13,7 +13,7 @@ import numpy as np
 import polars
 
 from trimol._failures import BadValue
-from trimol.runs.statistics import LEVEL, Interval, fraction, interval, mean, quantile
+from trimol.runs.statistics import LEVEL, Interval, Paired, fraction, interval, mean, quantile
 
 Verdict = Literal["holds", "does not hold", "inconclusive", "not tested"]
 
@@ -380,13 +380,14 @@ def _difference(
     one: Mapping[Any, float], two: Mapping[Any, float], level: float = LEVEL
 ) -> Interval:
     """The mean difference of the units that both have: what units have in common cancels."""
-    apart = [one[key] - two[key] for key in sorted(one.keys() & two.keys())]
-    if not apart:
+    shared = sorted(one.keys() & two.keys())
+    if not shared:
         raise BadValue("differences need units that both have, found none")
-    half = interval(apart, level)
-    centre = float(np.mean(apart))
+    pair = Paired([two[key] for key in shared], [one[key] for key in shared])
+    half = interval(pair.apart, level, resolution=pair.step)
+    centre = float(np.mean(pair.apart))
     wide = np.inf if half is None else half
-    return Interval(centre, centre - wide, centre + wide, len(apart))
+    return Interval(centre, centre - wide, centre + wide, len(shared))
 
 
 def _exactly(number: float, units: int) -> Interval:
