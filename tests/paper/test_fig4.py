@@ -3,12 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
+import images
 import polars
 import pytest
 
 from trimol.paper import _printed_mnist as table3_paper
-from trimol.paper import claims, fig4
+from trimol.paper import claims, fig4, table3
 from trimol.paper._studies import Context
+from trimol.runs import _over_seeds as over_seeds
 from trimol.runs import study as results
 
 
@@ -117,3 +119,36 @@ def test_claims_are_judged(points: list[fig4.Point]) -> None:
     assert claims.judge(listed["mnist-T-gen"], study).verdict == "holds"
     assert claims.judge(listed["mnist-T-opt"], study).verdict == "does not hold"
     assert claims.judge(listed["mnist-alpha-opt"], study).verdict == "does not hold"
+
+
+def test_an_interrupted_full_run_is_shown_as_far_as_it_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIMOL_DATA", str(tmp_path / "data"))
+    images.write(tmp_path / "data")
+    monkeypatch.setattr(table3, "OPTIONS", {"hidden": 4, "validation": 100})
+    monkeypatch.setattr(over_seeds, "cores", lambda: 1)
+    monkeypatch.setattr(fig4, "STEPS", (2, 4))
+    monkeypatch.setattr(fig4, "FURTHER", (6, 9))
+    stated = {**table3_paper.paper()["fig4"], "grid": [0.1], "steps": 3, "runs": 2}
+    stated = {**table3_paper.paper(), "fig4": stated}
+    monkeypatch.setattr(table3_paper, "paper", lambda: stated)
+
+    (tmp_path / "fig4").mkdir()
+
+    def interrupt(done: int, total: int) -> None:
+        if done >= 2 * 8:  # of both seeds 8 of 9 steps
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fig4.fig4(context(tmp_path, full=True, watch=interrupt))
+    study = fig4.fig4(context(tmp_path))
+    reached = sorted({row["steps"] for row in study.rows if row["sweep"] == "T"})
+    assert reached == [2, 4, 6]
+    assert any("to T = 6. Its time is not" in note for note in study.notes)
+    whole = fig4.fig4(context(tmp_path, full=True))  # goes on
+    assert sorted({r["steps"] for r in whole.rows if r["sweep"] == "T"}) == [2, 4, 6, 9]
+    assert not any("Its time is not" in note for note in whole.notes)
+    shared = [row for row in whole.rows if row["sweep"] != "T" or row["steps"] < 9]
+    assert shared == study.rows
+    assert len(fig4.fig4(context(tmp_path)).rows) == len(whole.rows)  # what is there is shown

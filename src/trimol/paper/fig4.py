@@ -1,12 +1,14 @@
 """Figure 4: the three errors of MoDo on MNIST over T, α and γ, raw, with both readings of E_ca.
 
 Each sweep varies one of the three and keeps the paper's defaults of the others. T is swept by
-measuring the same ten runs on the way. The paper's curves are smoothed by a window; these are not.
+measuring the same ten runs on the way: to 30 000, or with ``--full`` to the paper's 100 000. That
+takes hours and may be interrupted at any time: the study without ``--full`` then shows how far it
+came, and ``--full`` goes on. The paper's curves are smoothed by a window; these are not.
 Drawn: three sweeps across, the errors above, the conflict below.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from trimol.paper import table3
 from trimol.paper._drawing import COLOURS, NAMES, figure, files
 from trimol.paper._studies import Context, get
 from trimol.runs import study as results
-from trimol.runs._over_seeds import seconds
+from trimol.runs._over_seeds import begun, seconds, table_of
 from trimol.runs.comparison import DEFINITION, UNBIASED
 from trimol.runs.config import RunConfig
 from trimol.runs.study import Row, Study
@@ -57,16 +59,16 @@ class Point:
 
 def fig4(context: Context) -> Study:
     """Run the study."""
-    points = sweeps(context)
-    needed = {point.config.key: point.config for point in points}
     runs = context.pick(paper.paper()["fig4"]["runs"], 2)
+    points, so_far = _interrupted(runs, context) or (sweeps(context), {})
+    needed = {p.config.key: p.config for p in points if p.config.key not in so_far}
     tables = table3.measured(needed, runs, context)
-    table = tidy(points, tables)
+    table = tidy(points, {**tables, **so_far})
     return Study(
         name="fig4",
         title=get("fig4").title,
         rows=rows(points, table),
-        notes=_notes(tables),
+        notes=[*_notes(tables), *_unfinished(points, so_far)],
         tables={"points": table},
         figures=draw(table, context.folder),
     )
@@ -94,6 +96,22 @@ def sweeps(context: Context) -> list[Point]:
         *(Point("alpha", value, run(alpha=value), last) for value in grid),
         *(Point("gamma", value, run(gamma=value), last) for value in grid),
     ]
+
+
+def _interrupted(
+    runs: int, context: Context
+) -> tuple[list[Point], dict[str, polars.DataFrame]] | None:
+    """What ``--full`` has measured over T before it was interrupted, and the points with it."""
+    if context.full or context.quick:
+        return None
+    points = sweeps(replace(context, full=True))
+    long = points[0].config
+    found = begun(long, runs, context.parts)
+    if not found:
+        return None
+    table = table_of(found)
+    there = [p for p in points if p.sweep != "T" or p.step in set(table["step"])]
+    return there, {long.key: table}
 
 
 def tidy(points: Sequence[Point], tables: Mapping[str, polars.DataFrame]) -> polars.DataFrame:
@@ -134,6 +152,17 @@ def rows(points: Sequence[Point], table: polars.DataFrame) -> list[Row]:
                 )
                 listed.append({**row, "n": len(values)})
     return listed
+
+
+def _unfinished(points: Sequence[Point], so_far: Mapping[str, polars.DataFrame]) -> list[str]:
+    """How far the run over T has come, where it was interrupted."""
+    reached = max((point.step for point in points if point.config.key in so_far), default=None)
+    if reached in (None, FURTHER[-1]):
+        return []
+    return [
+        f"Over T, what a run to {FURTHER[-1]} had measured by then, to T = {reached}. "
+        "Its time is not in the seconds above; `trimol reproduce fig4 --full` goes on with it."
+    ]
 
 
 def _notes(tables: Mapping[str, polars.DataFrame]) -> list[str]:

@@ -1,6 +1,7 @@
 """Settings, each run with several seeds, and what was measured as one table a setting."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars
@@ -16,7 +17,7 @@ from trimol.training import Diverged
 
 def run_over_seeds(
     settings: Sequence[RunConfig],
-    seeds: int,
+    seeds: int | Sequence[int],
     folder: Path,
     watch: Progress | None = None,
     *,
@@ -26,7 +27,7 @@ def run_over_seeds(
 
     Args:
         settings: What is run; the same one twice is run once.
-        seeds: How many runs each has, with the seeds from 0.
+        seeds: The seeds of each, or how many it has: then from 0.
         folder: Where runs are kept, in a folder that belongs to studies: reports pass over them.
         watch: Called with (done, total), in steps of all runs.
         jobs: How many at a time; as many as there are cores by default.
@@ -34,9 +35,8 @@ def run_over_seeds(
     Returns:
         For each setting its runs in the order of the seeds; where one diverged, that it did.
     """
-    each = [[s.model_copy(update={"seed": seed}) for seed in range(seeds)] for s in settings]
-    home = folder / store.OF_STUDIES
-    runs = {c.key: (c, home / folder_name(c)) for own in each for c in own}
+    each = [_seeded(setting, seeds) for setting in settings]
+    runs = {c.key: (c, _folder(c, folder)) for own in each for c in own}
     count = StepCount(sum(config.steps for config, _ in runs.values()), watch)
     for config, path in runs.values():
         count(config, config.steps if (path / store.SUMMARY).exists() else 0)
@@ -45,13 +45,35 @@ def run_over_seeds(
     return [[by_key[config.key] for config in own] for own in each]
 
 
+def begun(setting: RunConfig, seeds: int, folder: Path) -> list[StoredRun]:
+    """What is on disk of a setting, finished or not; nothing before all seeds are measured."""
+    found = []
+    for config in _seeded(setting, seeds):
+        path = _folder(config, folder)
+        if not (path / store.METRICS).exists():
+            return []
+        found.append(store.load(path))
+    steps = set.intersection(*(set(run.metrics["step"]) for run in found))
+    alike = polars.col("step").is_in(sorted(steps))  # one may have been written when it stopped
+    return [replace(run, metrics=run.metrics.filter(alike)) for run in found]
+
+
+def _seeded(setting: RunConfig, seeds: int | Sequence[int]) -> list[RunConfig]:
+    listed = range(seeds) if isinstance(seeds, int) else seeds
+    return [setting.model_copy(update={"seed": seed}) for seed in listed]
+
+
+def _folder(config: RunConfig, folder: Path) -> Path:
+    return folder / store.OF_STUDIES / folder_name(config)
+
+
 def table_of(runs: Sequence[StoredRun | Diverged]) -> polars.DataFrame:
-    """What was measured of one setting.
+    """What was measured of one setting; of runs that are not finished, so far.
 
     Returns:
         One row a seed and measurement: ``seed``, then the record (`trimol.training.records`), then
         of all seeds together ``E_ca_definition`` and ``E_ca_unbiased``, and the seconds of wall
-        clock that training and measuring the whole run took.
+        clock that training and measuring the whole run took (0 while it is not finished).
 
     Raises:
         Diverged: A run did.
@@ -84,7 +106,7 @@ def _rows(run: StoredRun) -> polars.DataFrame:
     return run.metrics.select(
         polars.lit(run.config.seed, polars.Int64).alias("seed"),
         polars.all(),
-        polars.lit(took["seconds"] - measuring).alias("train_seconds"),
+        polars.lit(took.get("seconds", 0.0) - measuring).alias("train_seconds"),
         polars.lit(measuring).alias("measure_seconds"),
     )
 
