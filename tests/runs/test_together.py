@@ -167,6 +167,27 @@ def test_interrupted_they_go_on(whole: list[StoredRun], tmp_path: Path, step: in
     assert not (tmp_path / ".together").exists()
 
 
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_a_falling_step_size_is_that_of_single_runs_and_goes_on(
+    whole: list[StoredRun], tmp_path: Path, schedule: str
+) -> None:
+    listed = configs(schedule=schedule)[:2]
+    undisturbed = run(tmp_path / "whole", listed)
+    with pytest.raises(Interrupted):
+        run(tmp_path / "parts", listed, watch=Stop(7))
+    for one, other in zip(undisturbed, run(tmp_path / "parts", listed), strict=True):
+        same_files(one, other)
+    single = execute(listed[0], tmp_path / "single")
+    with pytest.raises(Interrupted):
+        execute(listed[0], tmp_path / "resumed", watch=Stop(7))
+    same_files(single, execute(listed[0], tmp_path / "resumed", resume=True))
+    for name, value in single.parameters.items():
+        torch.testing.assert_close(undisturbed[0].parameters[name], value, rtol=1e-4, atol=1e-6)
+        assert not torch.allclose(whole[0].parameters[name], value, rtol=1e-4, atol=1e-6)
+    assert single.config.schedule == schedule
+    assert configs()[0].key != listed[0].key
+
+
 @pytest.mark.parametrize("seeds", [(3,), (3, 4), (3, 4, 5, 6)])
 def test_another_list_goes_on_with_the_same_group(
     whole: list[StoredRun], tmp_path: Path, seeds: tuple[int, ...]
@@ -347,7 +368,8 @@ def test_large_models_have_smaller_groups(tmp_path: Path) -> None:
         return [len(unit.jobs) for unit in together.units(asked, asked)]
 
     assert sizes(10, 100) == [64, 36]
-    assert sizes(2000, 8) == [4, 4]  # one step size each
+    assert sizes(2000, 16) == [8, 8]  # one step size each
+    assert sizes(2000, 14) == [14]  # too few of each to be fast
     assert sizes(10_000, 22) == [11, 11]
     assert sizes(20_000, 2) == [1, 1]
 

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from trimol import methods
+from trimol._failures import BadValue
 from trimol.methods import Method
 from trimol.tasks import Batch, Data, Settings, Task, get
 from trimol.training import Diverged, Run, assess, start, train
+from trimol.training.loop import decay
 
 
 class Points(Task):
@@ -305,3 +307,16 @@ def test_bad_settings(change: dict[str, Any], message: str) -> None:
 def test_bad_steps() -> None:
     with pytest.raises(ValueError, match="steps must be a whole number of at least 0, found -1"):
         train(start(Points(), "static"), steps=-1)
+
+
+def test_a_falling_step_size_multiplies_that_of_every_group() -> None:
+    rates = []
+    run = start(Points(), "static", lr=0.5, schedule=decay("linear", 4))
+    train(run, 4, watch=lambda now: rates.append(now.optimizer.param_groups[0]["lr"]))
+    assert rates == [0.5, 0.375, 0.25, 0.125]
+    halfway = decay("cosine", 8)
+    assert halfway is not None
+    assert [halfway(0), halfway(4)] == [1.0, pytest.approx(0.5)]
+    assert decay(None, 4) is None
+    with pytest.raises(BadValue, match="schedule must be 'linear' or 'cosine', found 'steep'"):
+        decay("steep", 4)  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ from trimol.tasks import Data, Task, load
 from trimol.tasks.loading import blaming, source
 from trimol.training import Diverged, Run, RunError, assess, metrics, scored, start, train
 from trimol.training._checkpoint import restore, state
-from trimol.training.loop import whereabouts
+from trimol.training.loop import decay, whereabouts
 from trimol.training.records import Record
 
 Measured = tuple[Record, Tensor | None]  # and ∇F_S(λ − λ*_ρ)
@@ -408,4 +408,5 @@ def started(task: Task, config: RunConfig) -> Run:
         batch_size=config.batch_size,
         seed=config.seed,
         precision=config.precision,
+        schedule=decay(config.schedule, config.steps),
     )

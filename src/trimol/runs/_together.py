@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from trimol.tasks import Data, Task
 from trimol.tasks.loading import blaming
 from trimol.training import Diverged, metrics, train
 from trimol.training._replicable import NotReplicable
-from trimol.training.loop import whereabouts
+from trimol.training.loop import decay, whereabouts
 from trimol.training.records import from_errors
 from trimol.training.replicas import Replicas
 
@@ -41,8 +42,9 @@ Job = tuple[RunConfig, Path]
 MOST = 64
 # How many parameters a group may have (20 networks of the paper's for MNIST), and one run of it.
 NUMBERS, NUMBERS_EACH = 2**23, 2**20
-# Above so many parameters, moving each replica by a step size of its own costs more than it saves.
-ONE_STEP_SIZE = 2**16
+# Above so many parameters, moving each replica by a step size of its own costs more than it saves,
+# unless there are fewer runs than this with one step size: groups of a few are slow.
+ONE_STEP_SIZE, ENOUGH = 2**16, 8
 
 
 @dataclass(frozen=True)
@@ -181,10 +183,11 @@ def _new(jobs: Sequence[Job], home: Path) -> list[Unit]:
         return [Unit((job,)) for job in jobs]
     numbers = _numbers(jobs[0][0])
     most = min(MOST, NUMBERS // numbers) if numbers <= NUMBERS_EACH else 1
+    alike = Counter(config.lr for config, _ in jobs)
     together: dict[Any, list[Job]] = {}
     for config, folder in jobs:
-        step_size = config.lr if numbers > ONE_STEP_SIZE else None
-        together.setdefault(step_size, []).append((config, folder))
+        apart = numbers > ONE_STEP_SIZE and alike[config.lr] >= ENOUGH
+        together.setdefault(config.lr if apart else None, []).append((config, folder))
     chunks = [
         own[low : low + most] for own in together.values() for low in range(0, len(own), most)
     ]
@@ -223,6 +226,7 @@ class _Together:
                 lr=lrs[0] if len(set(lrs)) == 1 else torch.tensor(lrs, dtype=torch.float64),
                 hyperparameters=_joined([config.hyperparameters for config in configs]),
                 batch_size=configs[0].batch_size,
+                schedule=decay(configs[0].schedule, configs[0].steps),
             )
         except (NotImplementedError, BadValue) as error:  # if it is a mistake, one run says so, too
             raise NotReplicable(str(error)) from error

@@ -27,11 +27,12 @@ from trimol import methods
 from trimol._failures import BadValue
 from trimol.tasks import Settings, Task, load
 from trimol.tasks.loading import blaming, file_of, source
+from trimol.training.loop import Schedule
 
 # Changes what is on disk while a run goes on, not what comes out.
 _WITHOUT_EFFECT = {"checkpoint_every"}
 # Came later than the first runs on disk: unset is how those were run, and their names stay.
-_LATER = {"score_every", "measure_at", "validation_only"}
+_LATER = {"score_every", "measure_at", "validation_only", "schedule"}
 _TASKS_KEPT = 4  # with their data
 _tasks: dict[tuple[str | None, ...], Task] = {}
 
@@ -58,6 +59,7 @@ class RunConfig(BaseModel):
         method: The method's name.
         hyperparameters: The method's own.
         lr: α, the step size of the task's optimizer.
+        schedule: How α falls to 0 over the steps: ``"linear"`` or ``"cosine"``; None: it stays.
         steps: How many steps to take.
         batch_size: Samples a step, over all draws (of the first step, where batches grow).
         seed: Decides the parameters at the start, the samples of every step and, where the task
@@ -88,6 +90,7 @@ class RunConfig(BaseModel):
     method: str
     hyperparameters: Plain = Field(default_factory=dict)
     lr: Annotated[FiniteFloat, Field(gt=0)]
+    schedule: Schedule | None = None
     steps: NonNegativeInt
     batch_size: PositiveInt = 64
     seed: NonNegativeInt = 0

@@ -15,10 +15,11 @@ the method remembers) and moves along Σ λ_m ∇f_m of the objectives that the 
 the mean over its samples, without rescaling; heads get their own gradients.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 import torch.distributed as dist
@@ -27,7 +28,7 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from trimol import methods
-from trimol._checks import whole_number
+from trimol._checks import one_of, whole_number
 from trimol._extras import require
 from trimol._failures import BadType, BadValue, Diverged
 from trimol.data import IndependentDraws, split
@@ -35,6 +36,8 @@ from trimol.gradients import _reduce as reduce
 from trimol.gradients.losses import as_vector
 from trimol.methods import Method
 from trimol.tasks import Batch, Data, Task
+
+Schedule = Literal["linear", "cosine"]
 
 
 @dataclass
@@ -53,6 +56,8 @@ class Run:
         scaler: Scales the loss in float16; does nothing otherwise.
         random: The state of torch's random numbers (for dropout and the like), the run's own:
             those of the CPU and, on an accelerator, of its device.
+        schedule: What α is multiplied with, by the number of the step; None: 1.
+        rates: α of each group of the optimizer, before the schedule.
         step: The steps done: how often x has moved.
         samples: The training samples that they took.
     """
@@ -67,6 +72,8 @@ class Run:
     autocast: torch.dtype | None
     scaler: GradScaler
     random: list[Tensor]
+    schedule: Callable[[int], float] | None = None
+    rates: Sequence[float] = ()
     step: int = 0
     samples: int = 0
 
@@ -81,6 +88,7 @@ def start(
     seed: int = 0,
     precision: str = "no",
     data: Data | None = None,
+    schedule: Callable[[int], float] | None = None,
 ) -> Run:
     """Set up a run; nothing is trained yet.
 
@@ -95,6 +103,7 @@ def start(
             says so (`trimol.tasks.Task.data_for`), the split of the data.
         precision: ``"no"`` (as the model is), or ``"bf16"``, ``"fp16"`` for mixed precision.
         data: What to train and measure on instead of the task's own data.
+        schedule: What α is multiplied with, by the number of the step, such as `decay` gives it.
 
     Example:
         >>> from trimol.tasks import get
@@ -127,18 +136,42 @@ def start(
         model = model.to(where.device)
         _part_ways(where.process_index)
         random = _random_states(where.device)
+    optimizer = task.optimizer(model.parameters(), lr)
     return Run(
         task=task,
         data=data,
         model=model,
         method=weigh(task.shared(model), len(task.objectives), **(hyperparameters or {})),
-        optimizer=task.optimizer(model.parameters(), lr),
+        optimizer=optimizer,
         sampler=task.sampler(data, batch_size, growth=methods.growth(weigh), seed=seed),
         where=where,
         autocast=autocast,
         scaler=GradScaler(where.device.type, enabled=autocast == torch.float16),
         random=random,
+        schedule=schedule,
+        rates=[group["lr"] for group in optimizer.param_groups],
     )
+
+
+def decay(schedule: Schedule | None, steps: int) -> Callable[[int], float] | None:
+    r"""What α is multiplied with at each of T steps; None for a step size that stays.
+
+    .. math:: \text{linear: } 1 - t/T \qquad \text{cosine: } \tfrac12 (1 + \cos(\pi t/T))
+
+    Example:
+        >>> linear = decay("linear", steps=4)
+        >>> [linear(step) for step in range(4)]
+        [1.0, 0.75, 0.5, 0.25]
+    """
+    shapes: dict[Schedule, Callable[[float], float]] = {
+        "linear": lambda share: 1 - share,
+        "cosine": lambda share: (1 + math.cos(math.pi * share)) / 2,
+    }
+    if schedule is None:
+        return None
+    one_of("schedule", schedule, get_args(Schedule))
+    shape = shapes[schedule]
+    return lambda step: shape(step / steps)
 
 
 def train(
@@ -180,6 +213,9 @@ def train(
 
 
 def _step(run: Run, watch: Callable[[Run], None] | None) -> None:
+    if run.schedule is not None:
+        for group, rate in zip(run.optimizer.param_groups, run.rates, strict=True):
+            group["lr"] = rate * run.schedule(run.step)
     run.scaler.scale(scalar(run)).backward()
     _join(run)
     if watch is not None:

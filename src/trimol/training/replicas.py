@@ -394,7 +394,7 @@ class Replicas:
             with torch.no_grad():
                 for p, old in zip(self._trained, before, strict=True):
                     own = self._lr.to(p).view(-1, *[1] * (p.dim() - 1))
-                    p.copy_(old + own * (p - old))
+                    torch.lerp(old, p, own, out=p)  # old + own (p − old), in one pass
         for p in self._trained:
             p.grad = None
 
