@@ -1,7 +1,9 @@
 """Archives: unpacked whole or not at all, whatever is in them and whoever is killed."""
 
+import gzip
 import io
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -35,7 +37,10 @@ def zipped(path: Path, content: dict[str, bytes]) -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.mkdir("top")
         for name, data in content.items():
-            archive.writestr(name, data)
+            member = zipfile.ZipInfo(name or "none")
+            member.filename, member.compress_type = name, zipfile.ZIP_DEFLATED
+            with archive.open(member, "w") as stream:
+                stream.write(data)
     return path
 
 
@@ -134,6 +139,74 @@ def test_two_members_for_one_file(make, name: str, tmp_path: Path) -> None:
     archive = make(tmp_path / name, CONTENT)
     said = refused(archive, tmp_path / "home", [(r"top/.+\.jpg", "one/same.jpg")])
     assert "has two members for one file, the second is 'top/one/a/2.jpg'" in said
+
+
+@MAKE
+@pytest.mark.parametrize(
+    ("member", "said"),
+    [
+        ("top/one/" + "x" * 300 + ".jpg", "the name 'top/one/xxxx"),
+        ("top/one/" + "ü" * 130 + ".jpg", "is too long"),
+        ("x" * 300, "is too long"),
+        ("top/one/a\x01b.jpg", "its member 'top/one/a\\x01b.jpg' has no name"),
+        ("top/one/a", "has two members for one file, the second is 'top/one/a'"),
+        ("top/one/a/2.jpg/3.jpg", "has two members for one file, the second is 'top/one/a/2.jpg/3"),
+    ],
+)
+def test_names_that_are_none(make, name: str, member: str, said: str, tmp_path: Path) -> None:
+    archive = make(tmp_path / name, {**CONTENT, member: b"bad"})
+    rules = [*RULES, (r"top/(one/.+)", r"\1")]
+    assert said in refused(archive, tmp_path / "home", rules)
+
+
+@MAKE
+@pytest.mark.parametrize("member", ["", ".", "./", "/"])
+def test_an_empty_name(make, name: str, member: str, tmp_path: Path) -> None:
+    content = {**CONTENT, member: b"bad"}
+    home = tmp_path / "home"
+    if make is zipped and member.endswith("/"):  # a folder, which is none of ours
+        archive = make(tmp_path / name, {**CONTENT, member: b""})
+        assert unpack(archive, home, RULES)
+    else:
+        said = refused(make(tmp_path / name, content), home)
+        assert "has no name" in said or "leaves the folder" in said
+    # Nor may a rule make one.
+    archive = make(tmp_path / f"more-{name}", CONTENT)
+    assert "has no name" in refused(archive, tmp_path / "other", [(r"top/one/.+", "")])
+
+
+@MAKE
+def test_limits_of_size_and_number(make, name: str, tmp_path: Path) -> None:
+    """A small archive may hold a lot: what it says of its sizes does not count."""
+    archive = make(tmp_path / name, {"top/one/a.jpg": bytes(10**6), "top/one/b.jpg": b"b"})
+    assert archive.stat().st_size < 10_000
+    for limits, said in (
+        ({"most_bytes": 10**6}, f"{archive} unpacks to more than 1000000 bytes"),
+        ({"most_members": 1}, f"{archive} has more than 1 members: it is no data set"),
+    ):
+        with pytest.raises(BadData, match=re.escape(said)):
+            unpack(archive, tmp_path / "home", RULES, **limits)
+        assert list((tmp_path / "home").iterdir()) == []
+    assert unpack(archive, tmp_path / "home", RULES, most_bytes=2 * 10**6, most_members=2)
+
+
+def test_zeros_without_end_behind_a_tar_file(tmp_path: Path) -> None:
+    archive = tarred(tmp_path / "a.tar.gz", {"top/one/a.jpg": b"a"})
+    with archive.open("ab") as stream:
+        stream.write(gzip.compress(bytes(10**6)))
+    with pytest.raises(BadData, match="unpacks to more than 1000 bytes"):
+        unpack(archive, tmp_path / "home", RULES, most_bytes=1000)
+
+
+def test_a_locked_member_and_an_unknown_packing(tmp_path: Path) -> None:
+    for place, value in ((6, 1), (8, 99)):  # the flags and the method, in both headers of a member
+        archive = tmp_path / f"{place}.zip"
+        with zipfile.ZipFile(archive, "w") as opened:
+            opened.writestr("top/one/a.jpg", b"a")
+        content = bytearray(archive.read_bytes())
+        content[place] = content[content.index(b"PK\1\2") + place + 2] = value
+        archive.write_bytes(content)
+        assert "is no whole archive" in refused(archive, tmp_path / "home")
 
 
 @MAKE

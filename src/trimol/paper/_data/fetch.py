@@ -7,6 +7,7 @@ the folder they are for.
 
 import gzip
 import http.client
+import lzma
 import re
 import shutil
 import stat
@@ -34,8 +35,22 @@ from trimol.paper._data.datasets import (
 
 _CHUNK = 1 << 18
 _PATIENCE = 30.0  # seconds without a byte after which a mirror counts as down
-# What the standard library raises on bytes that are no archive, or only the beginning of one.
-_BROKEN = (tarfile.TarError, gzip.BadGzipFile, zipfile.BadZipFile, zlib.error, EOFError)
+# What the standard library raises on bytes that are no archive, or only the beginning of one, or
+# are locked, or packed in a way that it does not know.
+_BROKEN = (
+    tarfile.TarError,
+    gzip.BadGzipFile,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+)
+# Far more than any data set here has. What is packed may be a thousand times larger than it looks.
+_MOST_BYTES = 8 << 30
+_MOST_MEMBERS = 200_000
+_LONGEST = 255  # bytes of a name, as file systems have it
 
 Watch = Callable[[str, int, int | None], None]  # a name, the bytes there, those there will be
 Rules = Sequence[Sequence[str]]
@@ -180,7 +195,7 @@ def _from_any(addresses: Sequence[str], path: Path, file: File, watch: Watch) ->
     for address in addresses:
         try:
             _complete(address, part, file, watch)
-        except (BadData, OSError, http.client.HTTPException) as error:
+        except (BadData, OSError, http.client.HTTPException, ValueError) as error:  # of an address
             said = error.reason if type(error) is URLError else error
             failures.append(f"{address}: {str(said) or type(error).__name__}")
             continue
@@ -243,7 +258,14 @@ def _receive(
 # --- archives -------------------------------------------------------------------------------------
 
 
-def unpack(archive: Path, folder: Path, rules: Rules) -> list[Path]:
+def unpack(
+    archive: Path,
+    folder: Path,
+    rules: Rules,
+    *,
+    most_bytes: int = _MOST_BYTES,
+    most_members: int = _MOST_MEMBERS,
+) -> list[Path]:
     """Unpack an archive (``.zip`` or ``.tar.gz``) into a folder; its top folders (or files).
 
     All is first unpacked next to its destination, under a name that begins with a dot; then each
@@ -254,7 +276,9 @@ def unpack(archive: Path, folder: Path, rules: Rules) -> list[Path]:
     A rule is a pattern for whole member names, and the path under ``folder`` that a member of such
     a name gets; the first that fits counts, other members are left out. An archive that is broken,
     or has a member that would leave the folder, or one that is wanted but no file, or two of one
-    name, or none that is wanted, is refused (`BadData`): nothing was unpacked then.
+    name, or a file where another needs a folder, or a name that is empty or too long, or none that
+    is wanted, or more members or bytes than a data set has, is refused (`BadData`): nothing was
+    unpacked then.
 
     >>> import tempfile
     >>> home = Path(tempfile.mkdtemp())
@@ -271,7 +295,9 @@ def unpack(archive: Path, folder: Path, rules: Rules) -> list[Path]:
     room.mkdir(parents=True)
     try:
         try:
-            _unpack(archive, room, rules)
+            _unpack(archive, room, rules, _Allowance(archive, most_bytes, most_members))
+        except BadData:
+            raise
         except _BROKEN as error:
             raise BadData(f"{archive} is no whole archive: {error}") from error
         return [_move(top, folder) for top in sorted(room.iterdir())]
@@ -279,15 +305,49 @@ def unpack(archive: Path, folder: Path, rules: Rules) -> list[Path]:
         shutil.rmtree(room)
 
 
-def _unpack(archive: Path, room: Path, rules: Rules) -> None:
+class _Allowance:
+    """How many members and bytes an archive may still have."""
+
+    def __init__(self, archive: Path, size: int, members: int) -> None:
+        self.archive, self.size, self.members = archive, size, members
+        self.left = size
+
+    def member(self, number: int) -> None:
+        """One more member."""
+        if number > self.members:
+            raise BadData(f"{self.archive} has more than {self.members} members: it is no data set")
+
+    def take(self, size: int) -> None:
+        """So many more bytes, unpacked."""
+        self.left -= size
+        if self.left < 0:
+            raise BadData(f"{self.archive} unpacks to more than {self.size} bytes")
+
+
+class _Counted:
+    """A member that is read as long as there is an allowance."""
+
+    def __init__(self, content: IO[bytes], allowance: _Allowance) -> None:
+        self.content, self.allowance = content, allowance
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most so many bytes."""
+        chunk = self.content.read(size)
+        self.allowance.take(len(chunk))
+        return chunk
+
+
+def _unpack(archive: Path, room: Path, rules: Rules, allowance: _Allowance) -> None:
     any_wanted = False
-    for name, opened in _zipped(archive) if archive.suffix == ".zip" else _tarred(archive):
+    members = _zipped(archive) if archive.suffix == ".zip" else _tarred(archive, allowance)
+    for number, (name, opened) in enumerate(members, start=1):
+        allowance.member(number)
         _stays(archive, name)
         path = _placed(name, rules)
         if path is None:
             continue
         _stays(archive, path)
-        _write(archive, name, opened(), room / path)
+        _write(archive, name, opened(), room / path, allowance)
         any_wanted = True
     if not any_wanted:
         raise BadData(f"{archive} has none of the files that are wanted of it")
@@ -303,18 +363,25 @@ def _placed(name: str, rules: Rules) -> str | None:
 def _stays(archive: Path, name: str) -> None:
     """Refuse a name that leads out of the folder."""
     path = PurePosixPath(name.replace("\\", "/"))
+    if not path.parts or name.endswith("/") or not name.isprintable():
+        raise BadData(f"{archive} is not safe to unpack: its member {name[:99]!r} has no name")
+    if any(len(part.encode()) > _LONGEST for part in path.parts):
+        raise BadData(f"{archive} is not safe to unpack: the name {name[:40]!r}… is too long")
     if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
         raise BadData(f"{archive} is not safe to unpack: its member {name!r} leaves the folder")
 
 
-def _write(archive: Path, name: str, content: IO[bytes] | None, path: Path) -> None:
+def _write(
+    archive: Path, name: str, content: IO[bytes] | None, path: Path, allowance: _Allowance
+) -> None:
     if content is None:
         raise BadData(f"{archive} is not safe to unpack: its member {name!r} is no plain file")
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with content, path.open("xb") as stream:
-            shutil.copyfileobj(content, stream)
-    except FileExistsError as error:
+        with content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as stream:
+                shutil.copyfileobj(_Counted(content, allowance), stream)
+    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
         raise BadData(f"{archive} has two members for one file, the second is {name!r}") from error
 
 
@@ -331,11 +398,11 @@ def _zipped(archive: Path) -> Iterator[_Member]:
         for member in opened.infolist():
             if stat.S_ISLNK(member.external_attr >> 16):
                 yield member.filename, lambda: None
-            elif not member.is_dir():
+            elif not member.filename.endswith("/"):  # is_dir() fails where there is no name
                 yield member.filename, partial(opened.open, member)
 
 
-def _tarred(archive: Path) -> Iterator[_Member]:
+def _tarred(archive: Path, allowance: _Allowance) -> Iterator[_Member]:
     with gzip.open(archive) as stream, tarfile.open(fileobj=stream, mode="r:") as opened:
         for member in opened:
             if member.isreg():
@@ -343,5 +410,5 @@ def _tarred(archive: Path) -> Iterator[_Member]:
             elif not member.isdir():
                 yield member.name, lambda: None
         # Zeros where a member should begin look like the end: gzip's checksum is at the real one.
-        while stream.read(1 << 20):
-            pass
+        while rest := stream.read(1 << 20):
+            allowance.take(len(rest))
