@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, and how a user would type their names."""
 
 import os
 from contextlib import suppress
@@ -30,6 +30,16 @@ def replace(path: Path, content: bytes) -> None:
         with suppress(OSError):  # what could not be written may not be removable either
             temporary.unlink(missing_ok=True)
         raise
+
+
+def from_here(path: Path) -> Path:
+    """A path as a user would type it in this folder.
+
+    >>> from_here(Path.cwd() / "runs" / "a").as_posix()
+    'runs/a'
+    """
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _sync_folder(path: Path) -> None:

@@ -96,7 +96,7 @@ def test_a_loader_yields_the_growing_batches() -> None:
         ({"cap": 0}, ValueError, "cap must be a whole number of at least 1, found 0"),
         ({"cap": 7}, ValueError, "cap must be at least batch_size=8, found 7"),
         ({"cap": 101}, ValueError, "cap=101 needs as many distinct samples, but data has 100"),
-        ({"data": 7}, ValueError, "batch_size=8 needs 8 distinct samples"),
+        ({"data": 7}, ValueError, "batch_size must be at most 7, the number of samples"),
         ({"batch_size": 0}, ValueError, "batch_size must be a whole number of at least 1, found 0"),
     ],
 )

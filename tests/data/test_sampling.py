@@ -295,8 +295,8 @@ class NoLength(IterableDataset[int]):
         ({"data": 0}, ValueError, "data must be a whole number of at least 1, found 0"),
         ({"data": []}, ValueError, "data must not be empty, found a list of length 0"),
         ({"data": NoLength()}, TypeError, "data must be a size or have a length, found NoLength"),
-        ({"data": 3}, ValueError, "batch_size=8 needs 4 distinct samples .* k=2 .* data has 3"),
-        ({"data": 3, "batch_size": 7}, ValueError, "needs 4 distinct samples"),
+        ({"data": 3}, ValueError, "batch_size must be at most 6, 2 times .*, found 8"),
+        ({"data": 3, "batch_size": 7}, ValueError, "batch_size must be at most 6, .* found 7"),
     ],
 )
 def test_wrong_arguments_are_named(

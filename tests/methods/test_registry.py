@@ -1,3 +1,5 @@
+from typing import get_type_hints
+
 import pytest
 
 import trimol
@@ -23,3 +25,8 @@ def test_every_method_can_be_cited(name, capsys):
     assert f"{{{method.reference}," in by_name
     trimol.citation(method)
     assert capsys.readouterr().out == by_name
+
+
+def test_hints_of_what_users_call_can_be_resolved() -> None:
+    """By documentation tools and run-time type checkers."""
+    assert get_type_hints(trimol.citation)["return"] is type(None)

@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: Sequence[str]) -> int:
+    _check_texts(given)
     name = given[0] if given else "--help"
     if name in ("-h", "--help", "help"):
         print(_help())
@@ -55,6 +56,17 @@ def _run(given: Sequence[str]) -> int:
         require(package, extra="studies", purpose="the command line")
     command: _Command = import_module(COMMANDS[name])
     return command.main(given[1:])
+
+
+def _check_texts(given: Sequence[str]) -> None:
+    """Refuse what can be no name of a file, and cannot be printed."""
+    for argument in given:
+        try:
+            fits = b"\0" not in argument.encode()
+        except UnicodeEncodeError:
+            fits = False
+        if not fits:
+            raise UsageError(f"an argument must be text without null bytes, found {argument!a}")
 
 
 def _help() -> str:

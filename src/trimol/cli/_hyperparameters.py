@@ -27,12 +27,12 @@ def of(method: str) -> dict[str, Parameter]:
 
 
 def read(
-    method: str, flags: Mapping[str, str | None], *, taken: Collection[str] = ()
+    method: str, flags: Mapping[str, str | None], *, taken: Collection[str] = (), by: str = "--"
 ) -> dict[str, Any]:
     """Values for a method's constructor from flags, each by its name or as ``method.NAME``.
 
     A flag without a value is true. The command's own flags, which are taken, hide hyper-parameters
-    of the same name.
+    of the same name. ``by`` is what a user types before a name.
 
     >>> read("modo", {"gamma": "0.1", "simultaneous": None, "weights": "0.2,0.8"})
     {'gamma': 0.1, 'simultaneous': True, 'weights': [0.2, 0.8]}
@@ -42,11 +42,13 @@ def read(
     for flag, text in flags.items():
         name = flag.removeprefix(PREFIX)
         if name not in known:
+            if by != "--":
+                raise UsageError(f"{by}{flag} is unknown: {method} has {', '.join(known)}")
             raise UsageError(_unknown(method, flag, known, taken))
         try:
             values[name] = of_types("true" if text is None else text, known[name].types)
         except BadValue as error:
-            raise UsageError(f"--{flag} {error}") from None
+            raise UsageError(f"{by}{flag} {error}") from None
     return values
 
 

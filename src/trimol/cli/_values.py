@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Texts = tuple[str, ...]
 else:
     Names, Texts = Maybe[tuple], tuple  # the former with a default, whose types tyro would look at
+_LARGEST = 2**63  # whole numbers go to torch, to polars and to JSON, all of 64 bits
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -31,10 +32,12 @@ def whole_number(text: str, *, least: int) -> int:
     Traceback (most recent call last):
     trimol._failures.BadValue: must be a whole number of at least 1, found 'many'
     """
-    value = _float(text)
-    if value is None or not value.is_integer() or value < least:
+    value = _whole(text)
+    if value is None or value < least:
         raise BadValue(f"must be a whole number of at least {least}, found {text!r}")
-    return int(value)
+    if value >= _LARGEST:
+        raise BadValue(f"must be a whole number below 2**63, found {text!r}")
+    return value
 
 
 def real_number(text: str, *, above: float = -math.inf, least: float = -math.inf) -> float:
@@ -169,6 +172,15 @@ def _float(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def _whole(text: str) -> int | None:
+    """The whole number that a text is, with all its digits; None if it is none."""
+    try:
+        return int(text)
+    except ValueError:
+        value = _float(text)
+        return int(value) if value is not None and value.is_integer() else None
 
 
 def _range(above: float, least: float) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg
 
+from trimol._failures import BadValue
 from trimol.cli import _hyperparameters as hyperparameters
 from trimol.cli import _setup as setup
 from trimol.cli._live import shown
@@ -161,11 +162,14 @@ def _settings(options: Options) -> tuple[dict[str, float], dict[str, dict[str, A
         method, _, name = key.partition(".")
         if method not in options.methods:
             raise UsageError(f"--set must name one of {', '.join(options.methods)}, found {key!r}")
+        by = f"--set {method}."
         if name == "lr":
-            with usage():
+            try:
                 rates[method] = positive(text)
+            except BadValue as error:
+                raise UsageError(f"{by}lr {error}") from None
         else:
-            values.setdefault(method, {}).update(hyperparameters.read(method, {name: text}))
+            values.setdefault(method, {}).update(hyperparameters.read(method, {name: text}, by=by))
     return rates, values
 
 

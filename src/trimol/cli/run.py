@@ -28,6 +28,9 @@ STEPS = 1000
 class Options:
     """Train a task with a method, watch the three errors, and save the run.
 
+    A task of your own is a class in a file, and the file is executed, as Python executes any: run
+    only files that you trust.
+
     All other flags are hyper-parameters of the method, named as in its constructor: --gamma 0.01.
     `trimol methods NAME` lists them. Where this command has a flag of the same name (--lr, --seed),
     write --method.lr, --method.seed.

@@ -87,10 +87,10 @@ class IndependentDraws(Sampler[list[int]]):
             raise BadValue(f"batch_size must be at least k={self.k}, found {self.batch_size}")
         largest = sizes(self.batch_size, self.k)[0]
         if not self.replacement and largest > self.size:
+            many = "" if self.k == 1 else f"{self.k} times "
             raise BadValue(
-                f"batch_size={self.batch_size} needs {largest} distinct samples in each of "
-                f"k={self.k} draws, but data has {self.size}: make it smaller or set "
-                "replacement=True"
+                f"batch_size must be at most {self.k * self.size}, {many}the number of samples "
+                f"(which a draw takes once each), found {self.batch_size}"
             )
 
     def indices(self, step: int) -> tuple[Tensor, ...]:

@@ -15,6 +15,8 @@ def checked(params: Iterable[Tensor]) -> list[Tensor]:
         raise BadType(
             "params must be an iterable of tensors, found a module: pass its .parameters()"
         )
+    if not isinstance(params, Iterable):
+        raise BadType(f"params must be an iterable of tensors, found {type(params).__name__}")
     distinct: dict[int, Tensor] = {}
     for i, p in enumerate(params):
         if not isinstance(p, Tensor):

@@ -2,15 +2,18 @@
 
 import re
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import ClassVar, Protocol
 
 from trimol.methods._registry import outline
 
-if TYPE_CHECKING:
-    from trimol.methods.base import Method
+
+class Cited(Protocol):
+    """A method, by all that matters here: without it, names and hints need no torch."""
+
+    reference: ClassVar[str]
 
 
-def citation(method: "str | Method | type[Method]") -> None:
+def citation(method: str | Cited | type[Cited]) -> None:
     """Print the BibTeX entry of a method.
 
     Args:

@@ -29,6 +29,7 @@ from trimol.runs._journal import Journal, Watch, complete
 from trimol.runs._storage import make_folder, read_tensors, understanding
 from trimol.runs.config import RunConfig, is_number, task_of
 from trimol.tasks import Data, Task
+from trimol.tasks import _answers as answers
 from trimol.tasks.loading import blaming
 from trimol.training import Diverged, metrics, train
 from trimol.training._replicable import NotReplicable
@@ -205,7 +206,7 @@ def _name(jobs: Sequence[Job]) -> str:
 def _numbers(config: RunConfig) -> int:
     """The parameters and buffers of one run."""
     with torch.random.fork_rng(devices=[]), blaming(config.task):
-        model = task_of(config.task, config.task_options).model()
+        model = answers.model(task_of(config.task, config.task_options))
     return max(1, sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers())))
 
 

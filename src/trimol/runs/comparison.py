@@ -1,5 +1,6 @@
 """Compare methods on a task: the same starts and the same samples for all, several seeds."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -217,6 +218,7 @@ def differences(compared: Comparison) -> list[Difference]:
         (method, metric, pair)
         for method in others
         for metric, pair in _paired(compared.runs[first], compared.runs[method]).items()
+        if all(map(math.isfinite, pair.apart))  # a metric that is NaN says that there is none
     ]
     return judged_together(first, pairs)
 

@@ -26,6 +26,7 @@ from pydantic_core import PydanticCustomError
 from trimol import methods
 from trimol._failures import BadValue
 from trimol.tasks import Settings, Task, load
+from trimol.tasks import _answers as answers
 from trimol.tasks.loading import blaming, file_of, source
 from trimol.training.loop import Schedule
 
@@ -193,7 +194,7 @@ def steps_per_epoch(
     """
     made = task_of(task, task_options)
     with blaming(task):
-        sampler = made.sampler(made.data(), batch_size, growth=0.0, seed=0)
+        sampler = answers.sampler(made, answers.data(made), batch_size, growth=0.0, seed=0)
     return sampler.steps_per_epoch
 
 
@@ -210,7 +211,7 @@ def equal_steps(
         return steps
     made = task_of(task, task_options)
     with blaming(task):
-        sampler = made.sampler(made.data(), batch_size, growth=growth, seed=0)
+        sampler = answers.sampler(made, answers.data(made), batch_size, growth=growth, seed=0)
     return sampler.steps_within(steps * sampler.budget(0))
 
 

@@ -3,15 +3,17 @@
 import hashlib
 import importlib.util
 import inspect
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from trimol._failures import BadValue, UserError
+from trimol._files import from_here
 from trimol.tasks._catalogue import get, names, outline
 
 if TYPE_CHECKING:
@@ -40,9 +42,20 @@ def load(name: str, options: Mapping[str, Any] | None = None) -> "Task":
     task, given = find(name), dict(options or {})
     _check_options(task, name, given)
     with blaming(name):
-        made = task(**given)
+        made = _made(task, name, given)
     _check_names(name, made)
     return made
+
+
+def _made(task: "type[Task]", name: str, options: Mapping[str, Any]) -> "Task":
+    """An instance; a constructor that cannot be called by keywords is named."""
+    try:
+        return task(**options)
+    except TypeError as error:
+        trace = error.__traceback__
+        if trace is not None and trace.tb_next is not None:  # it was called, and raised
+            raise
+        raise TaskError(f"{name}: the class {task.__name__} cannot be made: {error}") from error
 
 
 def find(name: str) -> "type[Task]":
@@ -126,18 +139,29 @@ def _module(file: Path, name: str) -> ModuleType:
     try:
         with blaming(name):
             # This text, not what Python may have cached of one as long and of the same second.
-            exec(compile(text, str(file.resolve()), "exec", dont_inherit=True), vars(module))
+            exec(_compiled(text, file), vars(module))
     except BaseException:
         del sys.modules[label]
         raise
     return module
 
 
+def _compiled(text: bytes, file: Path) -> CodeType:
+    """The code of a file, or one line that says why it is none."""
+    try:
+        return compile(text, str(file.resolve()), "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:  # of null bytes; which of the two depends on Python
+        line = getattr(error, "lineno", None)
+        place = f"{from_here(file)}, line {line}" if line else f"{from_here(file)}"
+        raise TaskError(f"{place}: {_words(error)}") from error
+
+
 def _text(file: Path) -> bytes:
     try:
         return file.read_bytes()
-    except OSError as error:
-        raise TaskError(f"cannot read the task file {file}: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # of a name with a null byte
+        said = getattr(error, "strerror", None) or error
+        raise TaskError(f"cannot read the task file {file}: {said}") from error
 
 
 @contextmanager
@@ -149,33 +173,25 @@ def blaming(name: str) -> Iterator[None]:
     file = file_of(name)
     try:
         yield
-    except TaskError:
+    except (TaskError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:  # SystemExit, too: it is the task that must not end the program
         line = None if file is None else _line(error, file)
         if file is None or line is None:
             raise
-        raise TaskError(f"{_from_here(file)}, line {line}: {_words(error)}") from error
+        raise TaskError(f"{from_here(file)}, line {line}: {_words(error)}") from error
 
 
-def _from_here(file: Path) -> Path:
-    """A file as a user would type it: runs hold whole paths."""
-    here = Path.cwd()
-    return file.relative_to(here) if file.is_relative_to(here) else file
-
-
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     """An error in one line; ours speak for themselves, and a SyntaxError's line is said already."""
     said = error.msg if isinstance(error, SyntaxError) else str(error)
     kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-    return " ".join(f"{kind}{said}".split())
+    return " ".join(f"{kind}{said}".split()).removesuffix(":")
 
 
-def _line(error: Exception, file: Path) -> int | None:
+def _line(error: BaseException, file: Path) -> int | None:
     """The line of the file at which an error came up; None if it did not."""
     names = {str(file), str(file.resolve())}
-    if isinstance(error, SyntaxError) and error.filename in names:
-        return error.lineno
     frames = traceback.extract_tb(error.__traceback__)
     return next((f.lineno for f in reversed(frames) if f.filename in names), None)
 
@@ -210,11 +226,53 @@ def _check_given(name: str, options: Mapping[str, Any], known: Mapping[str, bool
 
 
 def _check_names(name: str, task: "Task") -> None:
+    """What a task says about itself, beside its methods."""
     for attribute in ("name", "objectives"):
         if not getattr(task, attribute, None):
             raise TaskError(f"{name}: the class {type(task).__name__} must set {attribute}")
-    objectives = task.objectives
-    if isinstance(objectives, str) or len(set(objectives)) < len(objectives):
-        raise TaskError(
-            f"{name}: objectives must be a tuple of different names, found {objectives!r}"
-        )
+    for attribute, fits, wanted in (
+        ("name", _is_folder_name, "text that can name a folder"),
+        ("objectives", _are_names, "a tuple of different names (text)"),
+        ("goals", _are_goals, 'metrics by objective, such as {"depth": {"error": "lower"}}'),
+        ("settings", _are_settings, "a trimol.tasks.Settings by method"),
+        ("at_once", _is_count, "a whole number of at least 1"),
+    ):
+        found = getattr(task, attribute)
+        if not fits(found):
+            raise TaskError(f"{name}: {attribute} must be {wanted}, found {found!r}")
+
+
+def is_name(value: object) -> bool:
+    """Whether it can name an objective or a metric: text on one line, not empty.
+
+    >>> is_name("depth"), is_name(" "), is_name(1)
+    (True, False, False)
+    """
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+
+
+def _is_folder_name(value: object) -> bool:
+    return is_name(value) and re.search(r"[/\\]|^\.", str(value)) is None
+
+
+def _are_names(value: Any) -> bool:
+    named = isinstance(value, tuple | list) and all(map(is_name, value))
+    return named and len(set(value)) == len(value)
+
+
+def _are_goals(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(metrics, Mapping)
+        and all(is_name(metric) and way in ("higher", "lower") for metric, way in metrics.items())
+        for metrics in value.values()
+    )
+
+
+def _are_settings(value: Any) -> bool:
+    from trimol.tasks.task import Settings
+
+    return isinstance(value, Mapping) and all(isinstance(v, Settings) for v in value.values())
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 1

@@ -1,15 +1,17 @@
 """What a task is: everything that is trained and measured, and nothing about how."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 from torch.optim import SGD, Optimizer
 
+from trimol._checks import positive
 from trimol._failures import BadType, BadValue
 from trimol.data import GrowingBatches, IndependentDraws
 from trimol.gradients import Losses
@@ -18,7 +20,7 @@ Batch = tuple[Tensor, ...]
 Better = Literal["higher", "lower"]
 Goals = Mapping[str, Mapping[str, Better]]
 # How the number of samples is called among the sums of `Task.tally`: no metric's name.
-_SAMPLES = "samples of the means"
+SAMPLES = "samples of the means"
 
 
 @dataclass(frozen=True)
@@ -37,24 +39,43 @@ class Data:
 
     def __post_init__(self) -> None:
         for name in ("train", "test", "validation"):
-            _check_samples(name, getattr(self, name))
+            samples = getattr(self, name)
+            _check_samples(name, samples)
+            if samples is not None and len(samples) != len(self.train):
+                raise BadValue(
+                    f"{name} must hold as many tensors as train, {len(self.train)}, found "
+                    f"{len(samples)}"
+                )
 
 
 def _check_samples(name: str, samples: Any) -> None:
     if samples is None and name == "validation":
         return
-    # What may be lazy needs a length and indexing; what is one object in place of several does not.
     if not isinstance(samples, tuple | list) or not samples:
         raise BadType(
             f"{name} must be a tuple of tensors, one sample a row, such as (inputs, labels), found "
             f"{type(samples).__name__}"
         )
+    for place, tensor in enumerate(samples):
+        if not _holds_samples(tensor):
+            kind = f"{tensor.layout} one" if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise BadType(f"{name}[{place}] must be a tensor with one sample a row, found {kind}")
     sizes = [len(tensor) for tensor in samples]
     if len(set(sizes)) > 1:
         raise BadValue(
             f"{name} must hold tensors with as many samples each, found "
             f"{', '.join(map(str, sizes))}"
         )
+    if not sizes[0]:
+        raise BadValue(f"{name} must hold at least one sample, found none")
+
+
+def _holds_samples(value: Any) -> bool:
+    """Whether it can be indexed by the numbers of samples: a tensor, or what loads them lazily."""
+    if isinstance(value, Tensor):
+        return value.dim() > 0 and value.layout == torch.strided
+    lazy = hasattr(value, "__len__") and hasattr(value, "__getitem__")
+    return lazy and not isinstance(value, Sequence | Mapping | np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -68,6 +89,19 @@ class Settings:
 
     lr: float = 0.1
     method: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        positive("lr", self.lr)
+        if not isinstance(self.method, Mapping):
+            raise BadType(f"method must be a mapping, found {type(self.method).__name__}")
+
+
+def summed(metrics: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
+    """What adds up over batches to means over samples: metrics times samples, and the samples."""
+    sums = {name: float(value) * count for name, value in metrics.items()}
+    if sums:
+        sums[SAMPLES] = float(count)
+    return {name: torch.tensor(value, dtype=torch.float64) for name, value in sums.items()}
 
 
 class Task(ABC):
@@ -143,16 +177,7 @@ class Task(ABC):
         Called on test and validation data, without gradients and in eval mode. By default the sums
         over samples of `metrics`.
         """
-        count, metrics = len(batch[0]), self.metrics(model, batch)
-        if not isinstance(metrics, Mapping):
-            raise BadType(
-                f"metrics() of {type(self).__name__} must return a mapping, found "
-                f"{type(metrics).__name__}"
-            )
-        sums = {name: float(value) * count for name, value in metrics.items()}
-        if sums:
-            sums[_SAMPLES] = float(count)
-        return {name: torch.tensor(value, dtype=torch.float64) for name, value in sums.items()}
+        return summed(self.metrics(model, batch), len(batch[0]))
 
     def conclude(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """The metrics, by name, from the sums of `tally` over all batches.
@@ -161,8 +186,8 @@ class Task(ABC):
         """
         # In single precision, as models compute: a mean of yes and no times its number of samples
         # is a whole number again.
-        totals = {name: sums[name].float().item() for name in sums if name != _SAMPLES}
-        return {name: total / sums[_SAMPLES].item() for name, total in totals.items()}
+        totals = {name: sums[name].float().item() for name in sums if name != SAMPLES}
+        return {name: total / sums[SAMPLES].item() for name, total in totals.items()}
 
     def counts(self, batch: Batch) -> Tensor | None:
         """How many samples (or labelled pixels) of a batch each objective has: M numbers.

@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 
 from trimol._failures import BadValue
 from trimol.tasks import Task
+from trimol.tasks import _answers as answers
 
 # Optimizers that treat each entry on its own, with a step that is proportional to lr.
 _ELEMENTWISE = (
@@ -44,7 +45,7 @@ def optimizer_of(
     task: Task, params: list[Tensor], lr: float | Tensor, model: nn.Module
 ) -> Optimizer:
     """The task's optimizer, for all replicas, if it treats them as it treats one run's model."""
-    made = task.optimizer(params, 1.0 if isinstance(lr, Tensor) else lr)  # type: ignore[arg-type]
+    made = answers.optimizer(task, params, 1.0 if isinstance(lr, Tensor) else lr)
     if type(made) not in _ELEMENTWISE:
         raise NotReplicable(
             f"optimizer must treat every entry on its own (SGD, Adam and their kin), found "

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from trimol.errors import Errors, measure
 from trimol.gradients import _reduce as reduce
-from trimol.gradients.losses import as_vector
 from trimol.tasks import Batch, Task
+from trimol.tasks import _answers as answers
 from trimol.training.loop import Run, place, random_numbers, scalar
-from trimol.training.records import Record, from_errors
+from trimol.training.records import ERRORS, Record, from_errors
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def assess(run: Run, *, rho: float = 0.0) -> Assessment:
     train, test = (_share(data, run.task.at_once) for data in (run.data.train, run.data.test))
     with evaluating(run.model):
         errors = measure(
-            lambda batch: run.task.losses(run.model, place(run, batch)),
+            lambda batch: answers.losses(run.task, run.model, place(run, batch)),
             run.method.params,
             train=train,
             test=test,
@@ -115,7 +115,7 @@ def metrics(
         >>> list(metrics(task, task.model(), task.data().test))
         ['accuracy']
     """
-    return task.conclude(_sums(task, model, data, task.tally, device))
+    return _concluded(task, _sums(task, model, data, partial(answers.tally, task), device))
 
 
 def mean_losses(
@@ -149,18 +149,23 @@ def scored(
     """
 
     def both(model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        own = {f"metric/{name}": value for name, value in task.tally(model, batch).items()}
+        own = {f"metric/{name}": value for name, value in answers.tally(task, model, batch).items()}
         return own | _loss_tally(task, model, batch)
 
     sums = _sums(task, model, data, both, device)
     own = {key.removeprefix("metric/"): v for key, v in sums.items() if key.startswith("metric/")}
-    return _means(task, sums), task.conclude(own)
+    return _means(task, sums), _concluded(task, own)
 
 
 def _loss_tally(task: Task, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-    vector = as_vector(task.losses(model, batch), graph=False).double()
+    vector = answers.losses(task, model, batch, graph=False).double()
     counts = torch.as_tensor(_size(task, batch)).to(vector).expand_as(vector)
     return {"losses": vector * counts, "counts": counts}
+
+
+def _concluded(task: Task, sums: Mapping[str, Tensor]) -> dict[str, float]:
+    """The metrics; none may be called as an error is, beside which it stands in every table."""
+    return answers.conclude(task, sums, taken=ERRORS)
 
 
 def _means(task: Task, sums: Mapping[str, Tensor]) -> dict[str, float]:
@@ -178,9 +183,10 @@ def _sums(
     sums: dict[str, Tensor] = {}
     with evaluating(model), torch.no_grad():
         for batch in _share(data, task.at_once):
-            for name, value in tally(model, tuple(t.to(device) for t in batch)).items():
-                own = value.cpu().double()  # whole numbers stay exact up to 2⁵³
-                sums[name] = sums[name] + own if name in sums else own
+            told = tally(model, tuple(t.to(device) for t in batch))
+            # In float64 whole numbers stay exact up to 2⁵³.
+            own = {name: value.cpu().double() for name, value in told.items()}
+            sums = answers.added(task, sums, own) if sums else own
     return _over_processes(sums, torch.device(device))
 
 
@@ -257,7 +263,7 @@ def _share(data: Batch, size: int) -> list[Batch]:
 
 def _size(task: Task, batch: Batch) -> float | Tensor:
     """How many samples a batch holds, of each objective if they differ."""
-    counts = task.counts(batch)
+    counts = answers.counts(task, batch)
     return len(batch[0]) if counts is None else counts
 
 

@@ -30,12 +30,12 @@ from torch.optim import Optimizer
 from trimol import methods
 from trimol._checks import one_of, whole_number
 from trimol._extras import require
-from trimol._failures import BadType, BadValue, Diverged
+from trimol._failures import BadValue, Diverged
 from trimol.data import IndependentDraws, split
 from trimol.gradients import _reduce as reduce
-from trimol.gradients.losses import as_vector
 from trimol.methods import Method
 from trimol.tasks import Batch, Data, Task
+from trimol.tasks import _answers as answers
 
 Schedule = Literal["linear", "cosine"]
 
@@ -119,31 +119,20 @@ def start(
             f"found {batch_size}"
         )
     where = whereabouts()
-    data = task.data_for(seed) if data is None else data
-    if not isinstance(data, Data):
-        raise BadType(
-            f"data() of {type(task).__name__} must return a trimol.tasks.Data, found "
-            f"{type(data).__name__}"
-        )
+    data = answers.data(task, seed) if data is None else data
     with _forked(where.device):
         torch.manual_seed(seed)
-        model = task.model()
-        if not isinstance(model, nn.Module):
-            raise BadType(
-                f"model() of {type(task).__name__} must return a module, found "
-                f"{type(model).__name__}"
-            )
-        model = model.to(where.device)
+        model = answers.model(task).to(where.device)
         _part_ways(where.process_index)
         random = _random_states(where.device)
-    optimizer = task.optimizer(model.parameters(), lr)
+    optimizer = answers.optimizer(task, model.parameters(), lr)
     return Run(
         task=task,
         data=data,
         model=model,
-        method=weigh(task.shared(model), len(task.objectives), **(hyperparameters or {})),
+        method=weigh(answers.shared(task, model), len(task.objectives), **(hyperparameters or {})),
         optimizer=optimizer,
-        sampler=task.sampler(data, batch_size, growth=methods.growth(weigh), seed=seed),
+        sampler=answers.sampler(task, data, batch_size, growth=methods.growth(weigh), seed=seed),
         where=where,
         autocast=autocast,
         scaler=GradScaler(where.device.type, enabled=autocast == torch.float16),
@@ -235,7 +224,8 @@ def scalar(run: Run) -> Tensor:
     _check_finite(run, vectors)
     if counts is None or (counts > 0).all():
         seen = [tensor for draw in drawn for tensor in draw.representation]
-        return run.method(*vectors, **({"representation": seen} if seen else {}))  # type: ignore[no-any-return]
+        with answers.about(run.task, "losses"):
+            return run.method(*vectors, **({"representation": seen} if seen else {}))  # type: ignore[no-any-return]
     # The mean over the samples of all draws; an objective without any keeps its 0.
     shares = counts / counts.sum(0).clamp_min(1)
     whole = sum(v * share.to(v) for v, share in zip(vectors, shares, strict=True))
@@ -263,13 +253,13 @@ def _drawn(run: Run, indices: Tensor) -> _Draw:
     processes = run.where.num_processes
     share = split(indices, processes)[run.where.process_index]
     batch = tuple(tensor[share] for tensor in run.data.train)
-    counts = run.task.counts(batch)
+    counts = answers.counts(run.task, batch)
     batch = place(run, batch)
     with (
         torch.autocast(run.where.device.type, run.autocast, enabled=run.autocast is not None),
         _represented(run) as seen,
     ):
-        vector = as_vector(run.task.losses(run.model, batch))
+        vector = answers.losses(run.task, run.model, batch)
     if counts is not None:
         return _Draw(vector, counts.detach().double().cpu(), seen)
     scale = len(share) * processes / len(indices)  # 1 where all shares have the same size
@@ -280,7 +270,8 @@ def _drawn(run: Run, indices: Tensor) -> _Draw:
 def _represented(run: Run) -> Iterator[list[Tensor]]:
     """What the task's representation gives meanwhile, for a method that asks for it."""
     seen: list[Tensor] = []
-    module = run.task.representation(run.model) if run.method.needs == "representation" else None
+    asks = run.method.needs == "representation"
+    module = answers.representation(run.task, run.model) if asks else None
     if module is None:
         yield seen
         return
@@ -301,7 +292,6 @@ def _joined(run: Run, drawn: Sequence[_Draw]) -> tuple[list[Tensor], Tensor | No
     if not own:
         return vectors, None
     counts = torch.stack(own)
-    _check_counts(run, counts, vectors)
     # An absent objective whose loss is not finite would make NaN of all that it is added to.
     bad = torch.stack([~vector.detach().isfinite().cpu() for vector in vectors]) & (counts == 0)
     mean, failed = _over_processes(run, torch.stack([counts, bad.double()])).unbind()
@@ -325,23 +315,9 @@ def _over_processes(run: Run, numbers: Tensor) -> Tensor:
     return reduce.mean_small(numbers.to(device)).cpu()
 
 
-def _check_counts(run: Run, counts: Tensor, vectors: Sequence[Tensor]) -> None:
-    names = run.task.objectives
-    if counts.shape != (len(vectors), len(names)) or vectors[0].shape != (len(names),):
-        raise BadValue(
-            f"counts and losses must be {len(names)}, one for each of {', '.join(names)}, found "
-            f"{counts[0].numel()} and {len(vectors[0])}"
-        )
-
-
 def _check_finite(run: Run, vectors: Sequence[Tensor]) -> None:
     values = reduce.mean_small(torch.stack([v.detach() for v in vectors]).double().mean(0))
-    names = run.task.objectives
-    if len(values) != len(names):
-        raise BadValue(
-            f"losses must be {len(names)}, one for each of {', '.join(names)}, found {len(values)}"
-        )
-    for name, value in zip(names, values.tolist(), strict=True):
+    for name, value in zip(run.task.objectives, values.tolist(), strict=True):
         if not abs(value) < float("inf"):
             raise Diverged(
                 f"the loss {name!r} is {value:g} at step {run.step}: {_remedy(run.step)}"
@@ -357,7 +333,7 @@ def _join(run: Run) -> None:
     """Gradients averaged over the processes; statistics (of batch normalisation) the first's."""
     if not reduce.is_distributed():
         return
-    if run.task.counts(tuple(tensor[:1] for tensor in run.data.train)) is not None:
+    if answers.counts(run.task, tuple(tensor[:1] for tensor in run.data.train)) is not None:
         _fill(run)
     own = [p.grad for p in run.model.parameters() if p.grad is not None]
     for gradient, mean in zip(own, reduce.mean_large(own), strict=True):

@@ -24,8 +24,8 @@ from trimol.errors._fulldata import FullData, NotFinite
 from trimol.errors._inputs import check_rho, checked_weights
 from trimol.errors._measure import from_means
 from trimol.gradients._stacked import StackedEvidence, jacobians
-from trimol.gradients.losses import as_vector
 from trimol.tasks import Batch, Data, Task
+from trimol.tasks import _answers as answers
 from trimol.tasks._point import Formula
 from trimol.training._replica_data import (
     BySeed,
@@ -109,7 +109,7 @@ class Replicas:
             raise BadValue("seeds must hold at least one seed, found none")
         given = data_of(task, self.seeds) if data is None else data
         self.data = source_of(given, len(self.seeds))
-        if task.counts(tuple(tensor[:1] for tensor in self.data[0].train)) is not None:
+        if answers.counts(task, tuple(tensor[:1] for tensor in self.data[0].train)) is not None:
             raise NotReplicable(
                 f"task {task.name!r} counts the samples of each objective, of which replicas may "
                 "have different numbers: train its runs one by one"
@@ -130,7 +130,7 @@ class Replicas:
         self._lossy = _Lossy(task, models[0].train())
         self.params = _stacked([dict(model.named_parameters()) for model in models])
         self._buffers = _stacked([dict(model.named_buffers()) for model in models])
-        self._shared = self._named(task.shared(models[0]))
+        self._shared = self._named(answers.shared(task, models[0]))
         trained = {name: p for name, p in self.params.items() if p.requires_grad}
         self._weighed = [trained[name] for name in self._shared]
         self._others = [p for name, p in trained.items() if name not in self._shared]
@@ -144,7 +144,7 @@ class Replicas:
         self._sampler = sampler or BySeed(
             self.data,
             self.seeds,
-            lambda seed: task.sampler(one, batch_size, growth=growth, seed=seed),
+            lambda seed: answers.sampler(task, one, batch_size, growth=growth, seed=seed),
         )
         self.step = self.samples = 0
         self.diverged = torch.full((len(self.seeds),), -1)
@@ -160,7 +160,7 @@ class Replicas:
             apart = []
             for model in models:
                 with evaluating(model):
-                    apart.append(as_vector(task.losses(model, few), graph=False))
+                    apart.append(answers.losses(task, model, few, graph=False))
         if not torch.allclose(together, torch.stack(apart), rtol=1e-2, atol=1e-5, equal_nan=True):
             raise NotReplicable(
                 f"models of task {task.name!r} must differ in parameters and buffers only, found "
@@ -434,14 +434,14 @@ class _Lossy(nn.Module):
 
     def forward(self, *batch: Tensor) -> Tensor:
         """The loss vector of a batch."""
-        return as_vector(self.task.losses(self.model, batch), graph=False)
+        return answers.losses(self.task, self.model, batch, graph=False)
 
 
 def _fresh(task: Task, seed: int) -> nn.Module:
     """The model that a run with this seed starts from."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return task.model()
+        return answers.model(task)
 
 
 def _stacked(each: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

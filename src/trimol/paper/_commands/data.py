@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import tyro
 
@@ -74,7 +75,7 @@ def _state(source: Source) -> dict[str, str | None]:
 
 
 def _get(wanted: Sequence[Source], options: Options) -> int:
-    mirrors = [m if m.endswith("/") else f"{m}/" for m in options.mirror] or None
+    mirrors = [_address(mirror) for mirror in options.mirror] or None
     paths = []
     for source in wanted:
         print(f"{source.name}, licence: {source.licence} ({source.home})", file=sys.stderr)
@@ -82,6 +83,19 @@ def _get(wanted: Sequence[Source], options: Options) -> int:
             paths += fetch.get(source, options.out, mirrors=mirrors, watch=watch)
     _print(paths, options)
     return 0
+
+
+def _address(mirror: str) -> str:
+    """A mirror's address, with the slash that names of files go behind."""
+    try:
+        parts = urlsplit(mirror)
+    except ValueError:  # of brackets, as around a half of an IPv6 address
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https", "ftp", "file") or not (parts.netloc or parts.path):
+        raise UsageError(
+            f"--mirror must be an address such as https://host/folder/, found {mirror!r}"
+        )
+    return mirror if mirror.endswith("/") else f"{mirror}/"
 
 
 def _check(wanted: Sequence[Source], options: Options) -> int:
