@@ -50,5 +50,7 @@ def test_products_and_combinations_are_those_of_the_rows() -> None:
     torch.testing.assert_close(product, (trunk @ along[..., None])[..., 0])
     (moved,) = evidence.combined(weights)
     torch.testing.assert_close(moved.flatten(1), along)
-    plain = torch.cat([g.flatten(1) for g in evidence.plain], 1)
-    torch.testing.assert_close(plain, want[..., params[0][0].numel() :].sum(1))
+    evidence.weigh_heads(weights)
+    on_heads = torch.cat([g.flatten(1) for g in evidence.on_others], 1)
+    heads = want[..., params[0][0].numel() :]
+    torch.testing.assert_close(on_heads, (weights[:, None] @ heads)[:, 0])

@@ -112,6 +112,18 @@ VARIANTS: dict[str, Row] = {
     "cagrad-wide": TABLE["cagrad"].variant(
         settings={"c": 1.0}, conflict_free=True, stationary="strongly"
     ),
+    "mgda-length": TABLE["mgda"].variant(settings={"length": "mean gradient"}),
+    "modo-length": TABLE["modo"].variant(settings={"length": "mean gradient", "heads": "weighted"}),
+    "modo-simultaneous-length": TABLE["modo"].variant(
+        settings={"simultaneous": True, "length": "mean gradient"}, moves_with="old"
+    ),
+    "moco-length": TABLE["moco"].variant(settings={"length": "mean gradient", "heads": "weighted"}),
+    "famo-length": TABLE["famo"].variant(
+        settings={"length": "mean gradient", "max_norm": 0.5}, degree=None, alone="parallel"
+    ),
+    "fairgrad-clipped": TABLE["fairgrad"].variant(
+        settings={"max_norm": 0.5, "chunk": 2, "heads": "weighted"}, degree=None
+    ),
     "gradnorm-sequential": TABLE["gradnorm"].variant(
         settings={"simultaneous": False}, moves_with="new"
     ),

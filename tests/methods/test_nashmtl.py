@@ -33,7 +33,8 @@ def test_one_step_is_the_bargaining_solution(max_norm):
     direction = flat_gradient(params)
     length = 1.0 if max_norm == 1.0 else 3**0.5
     torch.testing.assert_close(direction, expected * length, rtol=1e-6, atol=1e-7)
-    torch.testing.assert_close(nash.weights @ J, direction)
+    torch.testing.assert_close(nash.weights @ J, expected * 3**0.5, rtol=1e-6, atol=1e-7)
+    assert nash.info.scale == pytest.approx(length / 3**0.5, rel=1e-9)
     assert scalar.item() == pytest.approx((nash.weights @ losses).item(), rel=1e-12)
 
 
@@ -49,7 +50,7 @@ def test_single_scales_do_not_matter():
     J = jacobian("random", 4, 1)
     scaled = J * torch.tensor([[1e-8], [1.0], [50.0], [1e8]])
     torch.testing.assert_close(
-        nashmtl_weights(scaled @ scaled.T, 1.0) @ scaled, nashmtl_weights(J @ J.T, 1.0) @ J
+        nashmtl_weights(scaled @ scaled.T) @ scaled, nashmtl_weights(J @ J.T) @ J
     )
 
 

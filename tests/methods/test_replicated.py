@@ -50,6 +50,10 @@ CASES = {
     "gradnorm-sequential": ("gradnorm", {"lr": 0.05, "simultaneous": False}),
     "preference": ("preference", {"bounds": {0: 0.9}, "kappa": 9.0}),
     "rgw": ("rgw", {"seed": 4}),
+    "fairgrad-length": ("fairgrad", {"length": "mean gradient"}),
+    "modo-length-every": ("modo", {"gamma": 0.2, "every": 3, "length": "mean gradient"}),
+    "moco-length": ("moco", {"length": "mean gradient", "max_norm": 1.0}),
+    "modo-clipped": ("modo", {"gamma": 0.2, "draws": 3, "max_norm": 0.4}),
 }
 
 
@@ -134,6 +138,8 @@ def test_every_replica_is_the_ordinary_method(case, objectives, replicas):
         ("dwa", {"temperature": [0.5, 1.0, 2.0]}),
         ("famo", {"beta": [0.0, 0.1, 1.0], "gamma": [0.1, 0.0, 0.0]}),
         ("gradnorm", {"alpha": [0.0, 0.5, 1.5], "lr": [0.1, 0.0, 0.01]}),
+        ("nashmtl", {"max_norm": [0.1, 1.0, 10.0]}),
+        ("pcgrad", {"max_norm": [0.1, 1.0, 10.0]}),
     ],
 )
 def test_a_tensor_holds_one_hyperparameter_a_replica(name, each):

@@ -84,6 +84,11 @@ TIGHT = {"rtol": 1e-11, "atol": 1e-11}
         ("moco", {}),
         ("crmogm", {"rho": 0.1}),
         ("upgrad", {}),
+        ("fairgrad", {"length": "mean gradient", "heads": "weighted"}),
+        ("modo", {"gamma": 0.5, "every": 2, "length": "mean gradient", "heads": "weighted"}),
+        ("modo", {"gamma": 0.5, "draws": 3, "max_norm": 0.1, "heads": "weighted"}),
+        ("moco", {"length": "mean gradient", "heads": "weighted"}),
+        ("nashmtl", {}),
     ],
 )
 @pytest.mark.parametrize(("heads", "batch_size"), [(False, 6), (True, 7)])

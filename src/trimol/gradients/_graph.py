@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node, get_gradient_edge
@@ -38,6 +39,12 @@ class Graph:
     def shares(self, graph: "Graph") -> bool:
         """Whether a node, other than a leaf, belongs to both graphs."""
         return any(node in graph.edges for node, sources in self.edges.items() if sources)
+
+    @property
+    def rounding(self) -> float:
+        """The coarsest rounding of what depends on the parameters (under autocast, half's)."""
+        outputs = {output.dtype for node in self.active for output in node._input_metadata}
+        return max(torch.finfo(dtype).eps for dtype in outputs if dtype.is_floating_point)
 
 
 def record(losses: Tensor, params: Sequence[Tensor]) -> Graph:

@@ -168,9 +168,7 @@ def _check_linear(
     """u ↦ Gu is linear, so ⟨Gu, v⟩ must be uᵀ(Gᵀv), to the coarsest rounding in the graph."""
     scale = (norm(moved) * norm(vector)).item()
     gap = abs((inner(moved, vector) - expected).item())
-    outputs = (output.dtype for node in graph.active for output in node._input_metadata)
-    eps = max(torch.finfo(dtype).eps for dtype in set(outputs) if dtype.is_floating_point)
-    if not gap <= scale * eps**0.6:
+    if not gap <= scale * graph.rounding**0.6:
         raise Unsupported("a hook or a backward pass written in Python is not differentiable")
 
 

@@ -40,17 +40,17 @@ class StackedEvidence:
     Args:
         draws: The losses.
         shared: The stacked parameters that the method weighs.
-        others: Those that get the plain gradient of the losses' sum (task heads).
+        others: Those that the method does not weigh (task heads).
 
     Attributes:
-        plain: The gradients of ``others``, once `combined` or `jacobian` was called.
+        on_others: The gradients of ``others``, once `weigh_heads` was called.
     """
 
     def __init__(
         self, draws: Sequence[Tensor], shared: Sequence[Tensor], others: Sequence[Tensor] = ()
     ) -> None:
         self.draws, self.shared, self.others = list(draws), list(shared), list(others)
-        self.plain: Sequence[Tensor] = ()
+        self.on_others: Sequence[Tensor] = ()
 
     def values(self) -> Tensor:
         """The losses, R × M, in float64: the mean over the draws."""
@@ -69,22 +69,28 @@ class StackedEvidence:
     def jacobian(self) -> Tensor:
         """Gᵀ of the first draw, R × M × d."""
         (draw,) = self.draws
-        rows = jacobians(draw, self.shared)
-        self._plain([draw])
-        return rows
+        return jacobians(draw, self.shared)
 
-    def combined(self, weights: Tensor, draws: slice = slice(None)) -> Sequence[Tensor]:
-        """G λ, the mean over the draws: one stacked tensor per parameter."""
-        used = self.draws[draws]
-        share = weights.to(used[0]) / len(used)
-        moved = pulled(used, self.shared, [share] * len(used), retain=bool(self.others))
-        self._plain(used)
-        return moved
+    def combined(
+        self, weights: Tensor, draws: slice = slice(None), *, retain: bool = False
+    ) -> Sequence[Tensor]:
+        """G λ, the mean over the draws: one stacked tensor per parameter.
 
-    def _plain(self, used: Sequence[Tensor]) -> None:
+        ``retain``: the graph is used again (as it is for ``others``, if there are any).
+        """
+        return self._gradient(self.shared, weights, draws, retain=retain or bool(self.others))
+
+    def weigh_heads(self, weights: Tensor, draws: slice = slice(None)) -> None:
+        """G λ on ``others``, the mean over the draws: the last use of the graph."""
         if self.others:
-            ones = [torch.ones_like(draw) / len(used) for draw in used]
-            self.plain = pulled(used, self.others, ones, retain=False)
+            self.on_others = self._gradient(self.others, weights, draws, retain=False)
+
+    def _gradient(
+        self, params: Sequence[Tensor], weights: Tensor, draws: slice, *, retain: bool
+    ) -> Sequence[Tensor]:
+        used = self.draws[draws] or self.draws
+        share = weights.to(used[0]) / len(used)
+        return pulled(used, params, [share] * len(used), retain=retain)
 
 
 def jacobians(losses: Tensor, params: Sequence[Tensor]) -> Tensor:

@@ -16,7 +16,8 @@ from trimol._failures import BadValue
 from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._autocast import no_autocast
-from trimol.gradients._backward import gradient
+from trimol.gradients._backward import gradient, norm, pulled
+from trimol.gradients._delivery import AS_IT_IS, Delivery
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._params import checked, trainable
 from trimol.gradients._product import directional
@@ -33,15 +34,18 @@ class Evidence:
     """The losses of one step, their graphs, and what can be computed from them.
 
     Parameters that the losses reach but that the method was not given (the *others*: task heads)
-    are not weighed: the scalar's gradient is the plain sum of the losses' gradients there.
+    are not weighed: the scalar's gradient is the plain sum of the losses' gradients there, or that
+    of λᵀF where the delivery says so.
 
     Args:
         draws: One loss vector per independent batch.
         params: The parameters that the method weighs.
         objectives: The number M of objectives that every draw must have.
         representation: What the shared parameters make of the batch, where the caller names it.
+        delivery: How long the direction is to be, and what the others get.
 
     Attributes:
+        scale: What the delivery multiplied the direction by.
         route: How the gradients' evidence was computed (empty before any was asked for).
         reason: Why a faster exact way was not possible (empty if it was).
         findings: What was asked for, by name: ``gramian``, ``product``.
@@ -53,8 +57,10 @@ class Evidence:
         params: Sequence[Tensor],
         objectives: int,
         representation: Sequence[Tensor] | None = None,
+        delivery: Delivery = AS_IT_IS,
     ) -> None:
         self.params = trainable(params)
+        self.delivery, self.scale = delivery, 1.0
         self.representation = representation
         self.draws = [as_vector(d, f"losses (draw {i + 1})") for i, d in enumerate(draws)]
         _check_lengths(self.draws, objectives)
@@ -118,7 +124,8 @@ class Evidence:
         second = self.draws[1]
         # Hooks on the parameters are for the user's backward to run, once: it needs the graph.
         keep_gradient = keep_gradient and not hooks.on_leaves(self.params)
-        retain = not keep_gradient or bool(self.others) or self.graphs[0].shares(self.graphs[1])
+        again = bool(self.others) or self.delivery.rescales  # there is another backward to come
+        retain = not keep_gradient or again or self.graphs[0].shares(self.graphs[1])
         vector = reduce.mean_large(gradient(second, self.params, weights, retain=retain))
         local = directional(self.graphs[0], vector)
         self.route, self.reason = local.route, local.reason
@@ -158,7 +165,7 @@ class Evidence:
 
     @no_autocast()
     def scalar(self, weights: Tensor, draws: slice = slice(None)) -> Tensor:
-        """The scalar worth λᵀF whose gradient is G λ on the parameters and plain on the others.
+        """The scalar worth λᵀF whose gradient is G λ on the parameters, as the delivery has it.
 
         Args:
             weights: λ.
@@ -169,30 +176,80 @@ class Evidence:
         # The rows are known: their weighted sum is the gradient, and no backward is left to do.
         if self._rows is not None and not hooks.on_leaves(self.params):
             return self.scalar_along(weights, weights.to(self._rows) @ self._rows)
+        if self._is_rescaled(weights):
+            return self._along(weights, used, self._combined(weights, used))
         values = [weighted(vector, weights) for vector in used]
-        given = [weights] * len(used)
+        wanted = self._on_heads(weights)
+        missing = [wanted - weights] * len(used)
         # So is that of the second draw's gradient, on the parameters and (all of it) on the others.
         if self._second_gradient is not None:
             values[1] = attached(values[1].detach(), self.params, self._second_gradient)
-            given[1] = torch.zeros_like(weights)
+            missing[1] = wanted
         value = torch.stack(values).mean()
-        if not self.others:
+        if not self.others or not any(weight.any() for weight in missing):
             return value
-        missing = self._on_others(used, [1 - weight for weight in given])
-        return attached(value, self.others, missing)
+        return attached(value, self.others, self._on_others(used, missing))
 
     @no_autocast()
     def scalar_along(self, weights: Tensor, direction: Tensor) -> Tensor:
         """The scalar worth λᵀF whose gradient is ``direction``, whatever the losses' gradients.
 
         Args:
-            weights: λ, for the value.
-            direction: Flat, in the order of `params`. The others get the plain gradient.
+            weights: λ, for the value (and for the others, where they are weighted).
+            direction: Flat, in the order of `params`.
         """
-        (vector,) = self.draws
-        plain = self._on_others(self.draws, [torch.ones_like(weights)])
-        value = weighted(vector.detach(), weights)
-        return attached(value, [*self.params, *self.others], [*self._split(direction), *plain])
+        return self._along(weights, self.draws, self._split(direction))
+
+    def _along(
+        self, weights: Tensor, used: Sequence[Tensor], direction: Sequence[Tensor]
+    ) -> Tensor:
+        """The scalar whose gradient is the direction as it is delivered: no backward is left."""
+        on_others = self._on_others(used, [self._on_heads(weights)] * len(used))
+        value = torch.stack([weighted(vector.detach(), weights) for vector in used]).mean()
+        delivered = self._delivered(direction, used)
+        return attached(value, [*self.params, *self.others], [*delivered, *on_others])
+
+    def _is_rescaled(self, weights: Tensor) -> bool:
+        """Whether the length of G λ has to be known: the mean gradient's is that of uniform λ."""
+        if self.delivery.max_norm is not None:
+            return True
+        uniform = torch.full_like(weights, 1 / len(weights))
+        return self.delivery.length == "mean gradient" and not torch.equal(weights, uniform)
+
+    def _delivered(self, direction: Sequence[Tensor], used: Sequence[Tensor]) -> Sequence[Tensor]:
+        """The direction with the length that the delivery gives it."""
+        if not self.delivery.rescales:
+            return direction
+        mean, rounding = None, 0.0
+        if self.delivery.length == "mean gradient":
+            mean, rounding = self._mean_norm(used), max(graph.rounding for graph in self.graphs)
+        factor = self.delivery.factor(norm(direction), mean, rounding)
+        self.scale = factor.item()
+        return [part * factor.to(part) for part in direction]
+
+    def _mean_norm(self, used: Sequence[Tensor]) -> Tensor:
+        """‖g₀‖ of the mean gradient: from the rows where they are known, else by a backward."""
+        if self._rows is not None and not hooks.on_leaves(self.params):
+            wide = torch.promote_types(self._rows.dtype, torch.float32)
+            return norm([self._rows.mean(0, dtype=wide)])
+        return norm(self._gradient(used, torch.full_like(used[0], 1 / len(used[0]))))
+
+    def _combined(self, weights: Tensor, used: Sequence[Tensor]) -> Sequence[Tensor]:
+        """G λ, the mean over the draws, by the one backward that ``backward()`` would do."""
+        if self._second_gradient is None:
+            return self._gradient(used, weights)
+        first = self._gradient(used[:1], weights)
+        return [(a + b) / 2 for a, b in zip(first, self._second_gradient, strict=True)]
+
+    def _gradient(self, used: Sequence[Tensor], weights: Tensor) -> Sequence[Tensor]:
+        """G λ of the global batch, without the parameters' own hooks: the scalar's run them."""
+        shares = [weights.to(vector) / len(used) for vector in used]
+        with hooks.muted(self.params):
+            return reduce.mean_large(pulled(list(used), self.params, shares))
+
+    def _on_heads(self, weights: Tensor) -> Tensor:
+        """The weights of the losses' gradients on the others."""
+        return weights if self.delivery.heads == "weighted" else torch.ones_like(weights)
 
     def _split(self, flat: Tensor) -> list[Tensor]:
         parts = torch.split(flat, [p.numel() for p in self.params])

@@ -4,7 +4,7 @@ import inspect
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, Unpack
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from trimol._failures import BadType, BadValue
 from trimol.gradients import Evidence, NonFinite
 from trimol.integrations._capture import Capture, put
 from trimol.methods import Method
-from trimol.methods.base import Needs
+from trimol.methods.base import Needs, StepOptions
 
 Of = Literal["gramian", "jacobian", "pair", "direction"]
 _NEEDS: dict[Of, Needs] = {
@@ -81,9 +81,9 @@ class TorchJD(Method):
         draws: int | None = None,
         seed: int = 0,
         weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
+        **options: Unpack[StepOptions],
     ) -> None:
-        super().__init__(params, objectives, weights=weights, every=every)
+        super().__init__(params, objectives, weights=weights, **options)
         theirs = require("torchjd.aggregation", extra="torchjd", purpose="TorchJD as a guest")
         own = _named(theirs, guest) if isinstance(guest, str) else guest
         # No submodule: their buffers are None at first, and their state_dict does not load then.
@@ -91,10 +91,10 @@ class TorchJD(Method):
         self.of, self._inner = _understood(theirs, own, of)
         self.needs = _NEEDS[self.of]  # type: ignore[misc]  # of this guest, not of the class
         self.draws = _checked_draws(draws, self.of)
-        if self.of == "direction" and every != 1:
+        if self.of == "direction" and self.every != 1:
             raise BadValue(
                 f"every must be 1 with {type(own).__name__}, which gives directions and no "
-                f"weights to keep, found {every}"
+                f"weights to keep, found {self.every}"
             )
         self.seed = seed
         self._direction: Tensor | None = None

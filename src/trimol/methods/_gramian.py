@@ -2,14 +2,14 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import torch
 from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs, Options
+from trimol.methods.base import Method, Needs, Options, StepOptions
 
 
 class GramianOptions(Options, total=False):
@@ -34,10 +34,10 @@ class GramianMethod(Method):
         objectives: int,
         *,
         weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
         chunk: int | None = None,
+        **options: Unpack[StepOptions],
     ) -> None:
-        super().__init__(params, objectives, weights=weights, every=every)
+        super().__init__(params, objectives, weights=weights, **options)
         self.chunk = None if chunk is None else checks.count("chunk", chunk)
 
     @abstractmethod

@@ -18,6 +18,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
+from trimol.gradients._delivery import Delivery, lengths
 from trimol.gradients._rows import gram
 from trimol.methods._registry import get
 from trimol.methods.base import Method, Needs
@@ -38,8 +39,14 @@ class ReplicatedEvidence(Protocol):
     def jacobian(self) -> Tensor:
         """Gᵀ of the first draw, R × M × d."""
 
-    def combined(self, weights: Tensor, draws: slice = slice(None)) -> Any:
-        """G λ, R × d: the mean over these draws. A trainer may keep it parameter by parameter."""
+    def combined(self, weights: Tensor, draws: slice = slice(None), *, retain: bool = False) -> Any:
+        """G λ, R × d: the mean over these draws. A trainer may keep it parameter by parameter.
+
+        ``retain``: it will be asked for again.
+        """
+
+    def weigh_heads(self, weights: Tensor, draws: slice = slice(None)) -> None:
+        """The last word of a step: what is not weighed by the method gets gradients with this λ."""
 
 
 class Jacobians:
@@ -77,13 +84,18 @@ class Jacobians:
         """Gᵀ of the first draw."""
         return self.rows[0]
 
-    def combined(self, weights: Tensor, draws: slice = slice(None)) -> Tensor:
+    def combined(
+        self, weights: Tensor, draws: slice = slice(None), *, retain: bool = False
+    ) -> Tensor:
         """G λ, the mean over the draws."""
         used = self.rows[draws]
         total = _weighed(used[0], weights)
         for rows in used[1:]:
             total = total + _weighed(rows, weights)
         return total / len(used) if len(used) > 1 else total
+
+    def weigh_heads(self, weights: Tensor, draws: slice = slice(None)) -> None:
+        """Nothing: there are no others."""
 
 
 class _OfMany(Evidence):
@@ -92,8 +104,10 @@ class _OfMany(Evidence):
     The direction, R × d, takes the place of a single run's scalar, whose gradient it is.
     """
 
-    def __init__(self, source: ReplicatedEvidence, harmless: float | Tensor) -> None:
-        self.source, self.harmless = source, harmless
+    def __init__(
+        self, source: ReplicatedEvidence, harmless: float | Tensor, delivery: Delivery
+    ) -> None:
+        self.source, self.harmless, self.delivery = source, harmless, delivery
         self.findings = {}
         self.broken: Tensor | None = None  # which runs, if any
 
@@ -122,13 +136,31 @@ class _OfMany(Evidence):
         return self.rows
 
     def scalar(self, weights: Tensor, draws: slice = slice(None)) -> Any:
-        return self.source.combined(weights, draws)
+        mean = None
+        if self.delivery.length == "mean gradient":
+            uniform = torch.full_like(weights, 1 / weights.shape[-1])
+            mean = lengths(self.source.combined(uniform, draws, retain=True))
+        direction = self.source.combined(weights, draws)
+        self.source.weigh_heads(self._on_heads(weights), draws)
+        return self._rescaled(direction, mean)
 
-    def scalar_along(self, weights: Tensor, direction: Tensor) -> Tensor:
+    def scalar_along(self, weights: Tensor, direction: Tensor) -> Any:
         """The direction, but this batch's own where that is not finite, for all to see."""
-        if self.broken is None:
+        self.source.weigh_heads(self._on_heads(weights))
+        if self.broken is not None:
+            direction = torch.where(self.broken[:, None], _weighed(self.rows, weights), direction)
+        wanted = self.delivery.length == "mean gradient"
+        return self._rescaled(direction, lengths(self.rows.mean(1)) if wanted else None)
+
+    def _rescaled(self, direction: Any, mean: Tensor | None) -> Any:
+        """The direction with the length that the delivery gives it, for each run."""
+        if not self.delivery.rescales:
             return direction
-        return torch.where(self.broken[:, None], _weighed(self.rows, weights), direction)
+        parts = [direction] if isinstance(direction, Tensor) else list(direction)
+        rounding = torch.finfo(parts[0].dtype).eps
+        factor = self.delivery.factor(lengths(parts), mean, rounding)
+        scaled = [part * factor.to(part).view(-1, *[1] * (part.dim() - 1)) for part in parts]
+        return scaled[0] if isinstance(direction, Tensor) else scaled
 
 
 class Replicated:
@@ -197,15 +229,15 @@ class Replicated:
         """
         due, before = self.due, self.weights
         source = self._checked(evidence, due) if isinstance(evidence, Sequence) else evidence
+        seen = _OfMany(source, self.method.harmless, self.method.delivery)
         if due:
-            seen = _OfMany(source, self.method.harmless)
             told = self.method.weigh(seen)
             seen.broken = self.method.commit(told, seen.broken)
             if seen.broken is not None:
                 self._count(seen.broken)
             result: Any = self.method.scalar(seen, before, self.weights)
         else:
-            result = source.combined(before)
+            result = seen.scalar(before)
         self.method.step.add_(1)
         return result
 

@@ -4,7 +4,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, TypedDict
+from typing import Any, ClassVar, Literal, Self, TypedDict, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence, Losses, NonFinite
+from trimol.gradients._delivery import Delivery, Heads, Length
 from trimol.gradients._params import checked
 from trimol.methods._inherited import inherit_arguments
 
@@ -19,11 +20,19 @@ Needs = Literal["nothing", "losses", "gramian", "product", "jacobian", "represen
 State = Mapping[str, Tensor]
 
 
-class Options(TypedDict, total=False):
-    """The keywords that methods share; `Method` says what they mean."""
+class StepOptions(TypedDict, total=False):
+    """The keywords of every method; `Method` says what they mean."""
+
+    every: int
+    length: Length
+    max_norm: float | None
+    heads: Heads
+
+
+class Options(StepOptions, total=False):
+    """These, and λ at the start."""
 
     weights: Tensor | Sequence[float] | None
-    every: int
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,7 @@ class Info:
         reason: Why a faster exact way was not possible; empty if it was.
         gramian: GᵀG, for the methods that need it.
         product: G1ᵀ(G2 λ), for the methods that need it.
+        scale: What `length` and `max_norm` multiplied the direction by; 1 where they did nothing.
     """
 
     losses: Tensor
@@ -50,6 +60,7 @@ class Info:
     reason: str = ""
     gramian: Tensor | None = None
     product: Tensor | None = None
+    scale: float = 1.0
 
     @property
     def norms(self) -> Tensor | None:
@@ -73,12 +84,24 @@ class Method(nn.Module):
     signature take from here.
 
     Args:
-        params: The parameters that the method weighs. Parameters that the losses reach but that
-            are not given here (task heads) get the plain gradient of the losses' sum.
+        params: The parameters that the method weighs. For those that the losses reach but that
+            are not given here (task heads) see ``heads``.
         objectives: M, the number of losses.
         weights: λ at the start; uniform by default.
         every: Compute new weights every so many steps only, and keep them in between. A step that
             keeps them needs one loss vector only, however many `draws` the others take.
+        length: How long the direction is. ``"own"``: as the method has it, which from method to
+            method differs by a factor of ten and more. ``"mean gradient"``: as long as the mean of
+            the batch's gradients, the direction of `Static`, so that methods can be compared at one
+            step size. Exact: free where the method holds all gradients, else one backward more. A
+            direction that is zero to rounding (16 units of it, relative to the mean gradient) stays
+            as it is. A method whose direction vanishes where the mean gradient does not then no
+            longer comes to rest by itself: let the learning rate fall.
+        max_norm: The largest length of the direction (after ``length``); None for any. As
+            ``clip_grad_norm_`` on ``params`` alone, at every step.
+        heads: What the parameters get that the losses reach but that are not in ``params``:
+            ``"plain"``, the gradient of the losses' sum, or ``"weighted"``, that of λᵀF on this
+            batch. ``length`` and ``max_norm`` do not act on them.
 
     Attributes:
         weights: λ, one entry per objective, in float64.
@@ -106,6 +129,9 @@ class Method(nn.Module):
         *,
         weights: Tensor | Sequence[float] | None = None,
         every: int = 1,
+        length: Length = "own",
+        max_norm: float | None = None,
+        heads: Heads = "plain",
     ) -> None:
         super().__init__()
         self.params = tuple(checked(params))
@@ -113,6 +139,10 @@ class Method(nn.Module):
         self._start: dict[str, Tensor] = {}
         start = checks.weights(weights, objectives).to(_home(self.params[0].device))
         self.every = checks.count("every", every)
+        checks.one_of("length", length, get_args(Length))
+        checks.one_of("heads", heads, get_args(Heads))
+        self.length, self.heads = length, heads
+        self.max_norm = None if max_norm is None else checks.positive("max_norm", max_norm)
         self.carry(weights=start)
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
         self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))
@@ -195,7 +225,12 @@ class Method(nn.Module):
     ) -> Evidence:
         """What the losses of this step tell."""
         self._check_count(len(losses), self.due and not keep)
-        return Evidence(losses, self.params, self.objectives, representation)
+        return Evidence(losses, self.params, self.objectives, representation, self.delivery)
+
+    @property
+    def delivery(self) -> Delivery:
+        """What becomes of the direction: its length, and what is not weighed."""
+        return Delivery(self.length, self.max_norm, self.heads)
 
     def _take(self, evidence: Evidence, keep: bool) -> Tensor:
         """One step: new weights where they are due, then the scalar."""
@@ -210,6 +245,7 @@ class Method(nn.Module):
             skipped=int(self.skipped),
             route=evidence.route,
             reason=evidence.reason,
+            scale=evidence.scale,
             **evidence.findings,
         )
         return result
@@ -226,7 +262,9 @@ class Method(nn.Module):
 
     def extra_repr(self) -> str:
         """What ``print(method)`` shows in the brackets."""
-        names = ("objectives", "every", *self.shown)
+        common = {"length": "own", "max_norm": None, "heads": "plain"}
+        unusual = [n for n in common if n not in self.shown and getattr(self, n) != common[n]]
+        names = ("objectives", "every", *self.shown, *unusual)
         return ", ".join(f"{name}={_brief(getattr(self, name))}" for name in names)
 
     def _update(self, evidence: Evidence) -> bool:

@@ -1,13 +1,13 @@
 """CR-MOGM: MGDA whose weights have momentum."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.methods._gramian import GramianMethod
-from trimol.methods.base import Checked
+from trimol.methods.base import Checked, StepOptions
 from trimol.methods.mgda import mgda_weights
 
 
@@ -63,11 +63,11 @@ class CRMOGM(GramianMethod):
         alpha: float = 0.9,
         rho: float = 0.0,
         weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
         chunk: int | None = None,
+        **options: Unpack[StepOptions],
     ) -> None:
         start = checks.simplex(weights, objectives)
-        super().__init__(params, objectives, weights=start, every=every, chunk=chunk)
+        super().__init__(params, objectives, weights=start, chunk=chunk, **options)
         self.alpha = alpha
         self.rho = checks.nonnegative("rho", rho)
 

@@ -1,14 +1,14 @@
 """DWA: more weight on the losses that fall least from epoch to epoch."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs, State
+from trimol.methods.base import Method, Needs, State, StepOptions
 
 
 def dwa_weights(last: Tensor, before: Tensor, temperature: float | Tensor) -> Tensor:
@@ -73,11 +73,9 @@ class DWA(Method):
         temperature: float = 2.0,
         period: int = 100,
         weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
+        **options: Unpack[StepOptions],
     ) -> None:
-        super().__init__(
-            params, objectives, weights=checks.simplex(weights, objectives), every=every
-        )
+        super().__init__(params, objectives, weights=checks.simplex(weights, objectives), **options)
         self.temperature = checks.positive("temperature", temperature)
         self.period = checks.count("period", period)
         nothing = torch.zeros_like(self.weights)

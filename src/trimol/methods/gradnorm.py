@@ -1,7 +1,7 @@
 """GradNorm: weights trained so that all objectives learn at one pace."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs, State
+from trimol.methods.base import Method, Needs, State, StepOptions
 
 _ROUNDING = 16 * torch.finfo(torch.float64).eps
 
@@ -96,12 +96,11 @@ class GradNorm(Method):
         initial: Tensor | Sequence[float] | None = None,
         simultaneous: bool = True,
         weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
+        **options: Unpack[StepOptions],
     ) -> None:
         checked = checks.weights(weights, objectives)
-        super().__init__(
-            params, objectives, weights=checked * objectives / checked.sum(), every=every
-        )
+        start = checked * objectives / checked.sum()
+        super().__init__(params, objectives, weights=start, **options)
         self.alpha = checks.nonnegative("alpha", alpha)
         self.lr = checks.nonnegative("lr", lr)
         self.layer = None if layer is None else tuple(layer)

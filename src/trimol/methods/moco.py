@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from trimol import _checks as checks
 from trimol.gradients import Evidence
 from trimol.gradients._rows import gram
 from trimol.maths.projection import projected
-from trimol.methods.base import Checked, Method, Needs, State
+from trimol.methods.base import Checked, Method, Needs, State, StepOptions
 from trimol.methods.mgda import mgda_weights
 
 
@@ -94,11 +94,9 @@ class MoCo(Method):
         rho: float = 0.0,
         zero_start: bool = False,
         weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
+        **options: Unpack[StepOptions],
     ) -> None:
-        super().__init__(
-            params, objectives, weights=checks.simplex(weights, objectives), every=every
-        )
+        super().__init__(params, objectives, weights=checks.simplex(weights, objectives), **options)
         self.beta = beta
         self.gamma = None if gamma is None else checks.nonnegative("gamma", gamma)
         self.rho = checks.nonnegative("rho", rho)

@@ -1,7 +1,7 @@
 """MoDo: unbiased steps on the weights, by double sampling."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 from torch import Tensor
 
@@ -9,7 +9,7 @@ from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.maths.projection import projected, projected_on_host
-from trimol.methods.base import Checked, Method, Needs
+from trimol.methods.base import Checked, Method, Needs, StepOptions
 
 
 def modo_step(
@@ -78,11 +78,9 @@ class MoDo(Method):
         weights: Tensor | Sequence[float] | None = None,
         draws: int = 2,
         simultaneous: bool = False,
-        every: int = 1,
+        **options: Unpack[StepOptions],
     ) -> None:
-        super().__init__(
-            params, objectives, weights=checks.simplex(weights, objectives), every=every
-        )
+        super().__init__(params, objectives, weights=checks.simplex(weights, objectives), **options)
         if draws not in (2, 3):
             raise BadValue(f"draws must be 2 or 3, found {draws!r}")
         if simultaneous and draws == 3:

@@ -1,23 +1,19 @@
 """Nash-MTL: the objectives bargain for the direction."""
 
-from collections.abc import Iterable
-from typing import ClassVar, Unpack
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 from torch import Tensor
 
-from trimol import _checks as checks
+from trimol.gradients._delivery import Heads, Length
 from trimol.maths.fairness import fair_weights
-from trimol.methods._gramian import GramianMethod, GramianOptions, each
+from trimol.methods._gramian import GramianMethod, each
 
 
-def nashmtl_weights(gramian: Tensor, max_norm: float | None = None) -> Tensor:
-    """The a > 0 with G a = 1/a, shortened to ‖Jᵀa‖ ≤ ``max_norm``, in float64."""
-    # G a = 1/a is α-fairness with α = 1; its step has length ‖Jᵀa‖ = √(aᵀGa) = √M.
-    weights = fair_weights(gramian, alpha=1.0)
-    norm = (weights @ gramian.to(weights) @ weights).clamp_min(0).sqrt()
-    if max_norm is None or not norm > max_norm:
-        return weights
-    return weights * (max_norm / norm)
+def nashmtl_weights(gramian: Tensor) -> Tensor:
+    """The a > 0 with G a = 1/a, in float64."""
+    # α-fairness with α = 1; its step has length ‖Jᵀa‖ = √(aᵀGa) = √M.
+    return fair_weights(gramian, alpha=1.0)
 
 
 class NashMTL(GramianMethod):
@@ -35,7 +31,8 @@ class NashMTL(GramianMethod):
     min-norm weights, whose direction is zero, take its place. One backward per objective.
 
     Args:
-        max_norm: The largest length of d, as in the authors' code; ``None``: :math:`\sqrt M`.
+        max_norm: c, the largest length of d, as in the authors' code; ``None``: :math:`\sqrt M`.
+            ``weights`` holds a, which it leaves alone; ``length`` holds up to c only.
 
     Example:
         >>> import torch, trimol
@@ -62,11 +59,23 @@ class NashMTL(GramianMethod):
         objectives: int,
         *,
         max_norm: float | None = 1.0,
-        **options: Unpack[GramianOptions],
+        weights: Tensor | Sequence[float] | None = None,
+        chunk: int | None = None,
+        every: int = 1,
+        length: Length = "own",
+        heads: Heads = "plain",
     ) -> None:
-        super().__init__(params, objectives, **options)
-        self.max_norm = None if max_norm is None else checks.positive("max_norm", max_norm)
+        super().__init__(
+            params,
+            objectives,
+            weights=weights,
+            chunk=chunk,
+            every=every,
+            length=length,
+            max_norm=max_norm,
+            heads=heads,
+        )
 
     def solve(self, gramian: Tensor) -> Tensor:
-        """The a of G a = 1/a, shortened."""
-        return each(nashmtl_weights, [gramian], self.max_norm)
+        """The a of G a = 1/a."""
+        return each(nashmtl_weights, [gramian])

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
+from trimol.gradients._delivery import Heads, Length
 from trimol.maths import box
 from trimol.methods._gramian import each
 from trimol.methods.base import Method, Needs
@@ -92,11 +93,22 @@ class Preference(Method):
         bounds: Mapping[int, float] | None = None,
         kappa: float = 1.0,
         penalty: float = 100.0,
-        every: int = 1,
         chunk: int | None = None,
+        every: int = 1,
+        length: Length = "own",
+        max_norm: float | None = None,
+        heads: Heads = "plain",
     ) -> None:
         start = checks.simplex(prefer, objectives, "prefer")
-        super().__init__(params, objectives, weights=start, every=every)
+        super().__init__(
+            params,
+            objectives,
+            weights=start,
+            every=every,
+            length=length,
+            max_norm=max_norm,
+            heads=heads,
+        )
         self.prefer = start
         self.bounds = checks.bounds(bounds or {}, objectives)
         self.kappa = checks.positive("kappa", kappa)

@@ -11,6 +11,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
+from trimol.gradients._delivery import Heads, Length
 from trimol.maths._streams import stream
 from trimol.methods.base import Method, Needs
 
@@ -64,9 +65,19 @@ class RGW(Method):
     seed: Tensor
 
     def __init__(
-        self, params: Iterable[Tensor], objectives: int, *, seed: int = 0, every: int = 1
+        self,
+        params: Iterable[Tensor],
+        objectives: int,
+        *,
+        seed: int = 0,
+        every: int = 1,
+        length: Length = "own",
+        max_norm: float | None = None,
+        heads: Heads = "plain",
     ) -> None:
-        super().__init__(params, objectives, every=every)
+        super().__init__(
+            params, objectives, every=every, length=length, max_norm=max_norm, heads=heads
+        )
         if checks.seed(seed) >= 2**63:
             raise BadValue(f"seed must be below 2**63, found {seed}")
         self.carry(seed=torch.tensor(seed))

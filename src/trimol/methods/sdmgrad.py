@@ -1,7 +1,7 @@
 """SDMGrad: conflict avoided near a target direction, by double sampling."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol.gradients import Evidence
 from trimol.maths.projection import projected
-from trimol.methods.base import Method, Needs, State
+from trimol.methods.base import Method, Needs, State, StepOptions
 
 
 def sdmgrad_step(w: Tensor, product: Tensor, gamma: float | Tensor) -> Tensor:
@@ -111,12 +111,12 @@ class SDMGrad(Method):
         momentum: float = 0.0,
         normalize: bool = False,
         weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
+        **options: Unpack[StepOptions],
     ) -> None:
         start = checks.simplex(weights, objectives)
         target = checks.simplex(prefer, objectives, "prefer")
         mixed = sdmgrad_mix(start, target, checks.nonnegative("lam", lam))
-        super().__init__(params, objectives, weights=mixed, every=every)
+        super().__init__(params, objectives, weights=mixed, **options)
         self.gamma = checks.nonnegative("gamma", gamma)
         self.lam, self.inner = float(lam), checks.count("inner", inner)
         self.momentum = checks.fraction("momentum", momentum)

@@ -1,7 +1,7 @@
 """UW: weights that are learned as the inverse of each loss's noise."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs
+from trimol.methods.base import Method, Needs, StepOptions
 
 
 def uw_step(weights: Tensor, losses: Tensor, lr: float | Tensor) -> Tensor:
@@ -68,10 +68,10 @@ class UW(Method):
         *,
         lr: float = 0.01,
         weights: Tensor | Sequence[float] | None = None,
-        every: int = 1,
+        **options: Unpack[StepOptions],
     ) -> None:
         start = [0.5] * checks.count("objectives", objectives) if weights is None else weights
-        super().__init__(params, objectives, weights=start, every=every)
+        super().__init__(params, objectives, weights=start, **options)
         self.lr = checks.nonnegative("lr", lr)
         if not self.weights.all():
             raise BadValue(f"weights must be above 0, found {self.weights.tolist()}")

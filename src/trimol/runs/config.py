@@ -255,7 +255,7 @@ def hyperparameters_of(method: str) -> tuple[str, ...]:
     """The names of a method's hyper-parameters, in the order of its constructor.
 
     >>> hyperparameters_of("modo")
-    ('gamma', 'rho', 'weights', 'draws', 'simultaneous', 'every')
+    ('gamma', 'rho', 'weights', 'draws', 'simultaneous', 'every', 'length', 'max_norm', 'heads')
     """
     parameters = inspect.signature(methods.get(method).__init__).parameters.values()
     return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)

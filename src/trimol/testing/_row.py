@@ -78,6 +78,15 @@ class Row:
         """The weights that the step just taken moved x with, given those before it."""
         return before if self.moves_with == "old" else method.weights
 
+    def direction(self, method: Method, weights: Tensor, jacobian: Tensor) -> Tensor:
+        """G λ with the length that the method's `length` and `max_norm` give it, by hand."""
+        moved = weights.to(jacobian) @ jacobian
+        if method.length == "mean gradient" and moved.any():
+            moved = moved * (jacobian.mean(0).norm() / moved.norm())
+        if method.max_norm is not None and moved.norm() > method.max_norm:
+            moved = moved * (method.max_norm / moved.norm())
+        return moved
+
     def train(
         self,
         method: Method,

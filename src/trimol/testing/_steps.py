@@ -1,6 +1,9 @@
 """One step of every method: what the scalar is worth, and what its gradient is."""
 
 import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +39,7 @@ def assert_gradient_is_the_weighted_gradient(row: Row) -> None:
         jacobian = step[row.moves_on].jacobian(params)
         clear(params)
         row.call(method, step).backward()
-        want = row.used(method, before) @ jacobian
+        want = row.direction(method, row.used(method, before), jacobian)
         torch.testing.assert_close(flat_gradient(params), want)
 
 
@@ -44,15 +47,89 @@ def assert_heads_get_plain_gradients(row: Row) -> None:
     """Parameters that the method was not given get the gradient of the losses' sum."""
     model = network()
     trunk, heads = list(model.trunk.parameters()), list(model.heads.parameters())
-    method = row.new(trunk)
+    method = row.new(trunk, heads="plain")
     before, step = method.weights, model.step(method.draws, 1)
     on_trunk = step[row.moves_on].jacobian(trunk)
     on_heads = step[row.moves_on].jacobian(heads)
     row.call(method, step).backward()
     if row.combines:
-        want = row.used(method, before) @ on_trunk
+        want = row.direction(method, row.used(method, before), on_trunk)
         torch.testing.assert_close(flat_gradient(trunk), want)
     torch.testing.assert_close(flat_gradient(heads), on_heads.sum(0))
+
+
+def assert_heads_get_weighted_gradients(row: Row) -> None:
+    """With ``heads="weighted"`` those parameters get λ times the losses' gradients, unscaled."""
+    for seen in _beside(row, {"heads": "plain"}, {"heads": "weighted"}):
+        torch.testing.assert_close(seen.trunk, seen.plain_trunk)
+        torch.testing.assert_close(seen.heads, seen.weights @ seen.on_heads)
+
+
+def assert_length_is_that_of_the_mean_gradient(row: Row) -> None:
+    """With ``length="mean gradient"`` the direction is that of the method, as long as Static's."""
+    own, mean = {"length": "own", "max_norm": None}, {"length": "mean gradient", "max_norm": None}
+    for seen in _beside(row, own, mean):
+        length = seen.on_trunk.mean(0).norm() / seen.plain_trunk.norm()
+        torch.testing.assert_close(seen.trunk, seen.plain_trunk * length)
+        torch.testing.assert_close(seen.heads, seen.plain_heads)
+
+
+def assert_max_norm_clips_the_direction(row: Row) -> None:
+    """``max_norm`` is ``clip_grad_norm_`` on the parameters that the method weighs."""
+    for most in (1e-3, 1e3):
+        for seen in _beside(row, {"max_norm": None}, {"max_norm": most}):
+            by_hand = nn.Parameter(torch.zeros_like(seen.plain_trunk))
+            by_hand.grad = seen.plain_trunk.clone()
+            nn.utils.clip_grad_norm_([by_hand], most)
+            # torch adds 1e-6 to the norm that it divides by
+            torch.testing.assert_close(seen.trunk, by_hand.grad, rtol=1e-5, atol=0)
+            torch.testing.assert_close(seen.heads, seen.plain_heads)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Gradients of one step: of a plain method, of one with options, and by hand."""
+
+    plain_trunk: Tensor
+    plain_heads: Tensor
+    trunk: Tensor
+    heads: Tensor
+    on_trunk: Tensor  # Jacobians of the draws that x moves on
+    on_heads: Tensor
+    weights: Tensor  # that x moves with
+
+
+def _beside(row: Row, plain: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[_Seen]:
+    """Three steps with both, of which the second keeps its weights, where that can be."""
+    model = network()
+    trunk, heads = list(model.trunk.parameters()), list(model.heads.parameters())
+    every = 2 if row.combines else 1
+    twin = row.new(trunk, **{"every": every, **plain})
+    method = row.new(trunk, **{"every": every, **options})
+    for seed in range(3):
+        due, before = method.due, method.weights
+        draws = method.draws if due else 1
+        values, on_trunk, on_heads = [], [], []
+        for one in (twin, method):
+            clear([*trunk, *heads])
+            value = row.call(one, model.step(draws, seed))
+            value.backward()
+            values.append(value.item())
+            on_trunk.append(flat_gradient(trunk))
+            on_heads.append(flat_gradient(heads))
+        assert values[0] == values[1], f"the scalar is worth {values[1]}, not {values[0]}"
+        assert torch.equal(twin.weights, method.weights), "an option changes the weights"
+        step = model.step(draws, seed)
+        step = step[row.moves_on] if due else step
+        yield _Seen(
+            plain_trunk=on_trunk[0],
+            plain_heads=on_heads[0],
+            trunk=on_trunk[1],
+            heads=on_heads[1],
+            on_trunk=step.jacobian(trunk),
+            on_heads=step.jacobian(heads),
+            weights=row.used(method, before) if due else before,
+        )
 
 
 def assert_one_objective_is_plain_training(row: Row) -> None:
@@ -130,7 +207,7 @@ def assert_between_updates_the_gradient_is_that_of_the_kept_weights(row: Row) ->
     method = row.new(params, every=2)
     row.call(method, model.step(method.draws))
     step = model.step(1, 5)
-    want = method.weights @ step.jacobian(params)
+    want = row.direction(method, method.weights, step.jacobian(params))
     row.call(method, step).backward()
     torch.testing.assert_close(flat_gradient(params), want)
 

@@ -285,7 +285,7 @@ class Replicas:
     def _step(self, watch: Callable[["Replicas"], None] | None) -> None:
         evidence = self._evidence()
         direction = self.method.direction(evidence)
-        self._assign(direction, evidence.plain if isinstance(evidence, StackedEvidence) else ())
+        self._assign(direction, evidence.on_others if isinstance(evidence, StackedEvidence) else ())
         if watch is not None:
             watch(self)
         self._move()
