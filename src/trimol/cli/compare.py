@@ -177,6 +177,7 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
     from rich.console import Console
 
     from trimol.cli import _findings as findings
+    from trimol.cli import _step_lengths as step_lengths
     from trimol.cli import _tables as tables
     from trimol.runs import summarise
 
@@ -186,6 +187,7 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
     console.print(tables.draw(table, console.width))
     console.print(_setting(comparison, options, steps, marked=bool(marked)))
     _list(console, "Differences, run by run:", findings.sentences(comparison))
+    _list(console, "Steps of different lengths:", step_lengths.lines(comparison))
     _list(console, "Diverged, and left out:", findings.failures(comparison))
     console.print(tables.readings(findings.readings(rows)))
     console.print(tables.weights(findings.weights(comparison), findings.objectives(comparison)))
