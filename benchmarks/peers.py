@@ -13,7 +13,6 @@ import argparse
 import copy
 import json
 import statistics
-import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -388,4 +387,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
