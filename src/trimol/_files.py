@@ -5,12 +5,17 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def replace(path: Path, content: bytes) -> None:
+def replace(path: Path, content: bytes, *, keep: Path | None = None) -> None:
     """Replace a file by new content, such that a crash at any moment leaves the old or the new.
 
     It is written under another name, flushed to the disk, and renamed. The one temporary file a
     name has is overwritten by the next write: a crash litters nothing. After an OSError the old
     file is as it was.
+
+    Args:
+        path: The file.
+        content: What it is to hold.
+        keep: The name that the old file gets; a crash may leave it under this name alone.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "note"
@@ -24,6 +29,8 @@ def replace(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        if keep is not None and path.exists():
+            path.replace(keep)
         temporary.replace(path)
         _sync_folder(path.parent)
     except OSError:

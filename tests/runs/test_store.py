@@ -62,7 +62,6 @@ def test_records_survive_the_table(tmp_path: Path) -> None:
     [
         ("config.json", b'{"task": "dig'),
         ("config.json", b"\xff\xfe"),
-        ("environment.json", b""),
         ("summary.json", b"{"),
         ("metrics.parquet", b"PAR1 but no parquet"),
         ("metrics.parquet", b""),
@@ -74,6 +73,13 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: bytes) -> N
     with pytest.raises(StoreError, match=f"{name} is damaged or not ours: no readable") as error:
         store.load(tmp_path / "run")
     assert "\n" not in str(error.value)
+
+
+def test_a_damaged_environment_is_named_and_done_without(tmp_path: Path) -> None:
+    write_run(tmp_path / "run")
+    (tmp_path / "run" / "environment.json").write_bytes(b"")
+    with pytest.warns(RuntimeWarning, match=r"environment.json is damaged.* read without it"):
+        assert store.load(tmp_path / "run").environment == {}
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 half a zip", b"no tensors at all"])

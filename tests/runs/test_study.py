@@ -95,6 +95,28 @@ def test_a_part_without_its_list_is_computed_again(tmp_path):
     assert results.part(tmp_path, "toy", {}, lambda: tables)["runs"]["n"].to_list() == [2]
 
 
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+@pytest.mark.parametrize("damage", ["bit", "empty", "gone"])
+def test_a_damaged_part_is_computed_again(tmp_path, kind, damage):
+    tables = {"runs": polars.DataFrame({"n": [1]})}
+    results.part(tmp_path, "toy", {}, lambda: tables)
+    (file,) = tmp_path.glob(f"*.{kind}")
+    content = bytearray(file.read_bytes())
+    content[9] ^= 1
+    file.write_bytes(bytes(content) if damage == "bit" else b"")
+    if damage == "gone":
+        file.unlink()
+    tables = {"runs": polars.DataFrame({"n": [2]})}
+    if (kind, damage) == ("json", "gone"):  # it may never have been finished
+        found = results.part(tmp_path, "toy", {}, lambda: tables)
+    else:
+        with pytest.warns(RuntimeWarning, match=rf"{file.name}.* part of the study is computed"):
+            found = results.part(tmp_path, "toy", {}, lambda: tables)
+    assert found["runs"]["n"].to_list() == [2]
+    again = results.part(tmp_path, "toy", {}, lambda: {})
+    assert again["runs"]["n"].to_list() == [2]
+
+
 def test_bad_input_is_one_clear_line(tmp_path):
     with pytest.raises(ValueError, match=r"folder must hold study\.json, found none in"):
         results.load(tmp_path)

@@ -14,13 +14,17 @@ from trimol._failures import BadValue
 from trimol.errors._fulldata import NotFinite
 from trimol.gradients import _reduce as reduce
 from trimol.runs import store
-from trimol.runs._journal import Journal, Watch, complete
+from trimol.runs._journal import Journal, Watch, check_complete
 from trimol.runs._lock import locked
 from trimol.runs._signals import Interrupted, Noted, noting_signals
 from trimol.runs._storage import (
+    Damaged,
     StoreError,
+    earlier,
     make_folder,
+    newest,
     read_tensors,
+    say,
     understanding,
     write_tensors,
 )
@@ -29,7 +33,7 @@ from trimol.runs.store import StoredRun
 from trimol.tasks import Data, Task, load
 from trimol.tasks.loading import blaming, source
 from trimol.training import Diverged, Run, RunError, assess, metrics, scored, start, train
-from trimol.training._checkpoint import restore, state
+from trimol.training._checkpoint import check_keys, restore, state
 from trimol.training.loop import decay, whereabouts
 from trimol.training.records import Record
 
@@ -91,23 +95,61 @@ def enter(config: RunConfig, path: Path, resume: bool, stack: ExitStack) -> bool
     stack.enter_context(locked(path))
     if finished(config, path):  # by another process, just now
         return True
+    flaw = _flaw(path)
     if (path / store.CONFIG).exists() and not resume:
+        if flaw is not None:
+            raise StoreError(f"{flaw}: resume the run (--resume), which makes it again")
         raise StoreError(
             f"{path} holds this run unfinished: resume it (--resume), or choose another folder"
         )
-    checkpoint = path / store.CHECKPOINT
-    if checkpoint.exists() and not complete(config, path, _step_of(checkpoint)):
-        checkpoint.unlink()  # rows before it were thrown away, or are another start's: begin again
+    if flaw is not None:
+        say(f"{flaw}: the run is made again from its last checkpoint, or from its start")
+        (path / store.SUMMARY).unlink()
+    newest(path / store.CHECKPOINT, lambda kept: _step_of(config, path, kept))
     return False
 
 
-def _step_of(checkpoint: Path) -> int:
-    with understanding(checkpoint):
-        return int(read_tensors(checkpoint)["run"]["step"])
+def _flaw(path: Path) -> str | None:
+    """What is wrong with the files of a finished run."""
+    if (path / store.SUMMARY).exists():
+        try:
+            store.check_finished(path)
+        except Damaged as error:
+            return error.flaw
+    return None
+
+
+def _step_of(config: RunConfig, path: Path, kept: Any) -> int:
+    """The step of a run's checkpoint. It must be this run's, and what it builds on be there."""
+    check_keys("a checkpoint", kept, ("run", "seconds"))
+    check_keys("a run", kept["run"], ("step",))
+    if "config" in kept:  # an older version's has none
+        same_run(RunConfig.model_validate(kept["config"]), config)
+    step = within(kept["run"]["step"], config)
+    (tables,) = kept.get("tables", [None])
+    check_complete(config, path, step, tables)
+    return step
+
+
+def within(step: Any, config: RunConfig) -> int:
+    """A step that a run has."""
+    if not isinstance(step, int) or not 0 <= step <= config.steps:
+        raise BadValue(f"step must be a whole number from 0 to {config.steps}, found {step!r}")
+    return step
+
+
+def same_run(found: RunConfig, config: RunConfig) -> None:
+    """What was saved must be of this run."""
+    if found.key != config.key:
+        name = found.differences(config)[0]
+        raise BadValue(
+            f"{name} must be {getattr(config, name)!r}, found {getattr(found, name)!r}: it is of "
+            "another run"
+        )
 
 
 def finished(config: RunConfig, path: Path) -> RunConfig | None:
-    """The configuration in a folder that holds this run, finished. It must not hold another."""
+    """The configuration in a folder that holds this run, finished and whole; never another run."""
     try:
         if not (path / store.CONFIG).exists():
             return None
@@ -115,7 +157,7 @@ def finished(config: RunConfig, path: Path) -> RunConfig | None:
         raise StoreError(f"cannot look into {path}: {error.strerror}") from error
     there = store.read_config(path)
     refuse_another(there, config, path)
-    return there if (path / store.SUMMARY).exists() else None
+    return there if (path / store.SUMMARY).exists() and _flaw(path) is None else None
 
 
 def refuse_another(there: RunConfig, config: RunConfig, path: Path) -> None:
@@ -234,12 +276,17 @@ class Execution:
         kept = read_tensors(self.checkpoint)
         with understanding(self.checkpoint):
             self.program.restore(kept)
+            step = within(self.program.step, self.config)
             self.began -= kept["seconds"]
-        self.measuring = kept.get("measuring", 0.0)
-        for place, said in kept.get("failed", {}).items():
-            self.journals[place].failed = Diverged(said)
+            self.measuring = kept.get("measuring", 0.0)
+            for place, said in kept.get("failed", {}).items():
+                self.journals[place].failed = Diverged(said)
+            tables = kept.get("tables", [None] * len(self.journals))
+            for journal, own in zip(self.journals, tables, strict=True):
+                journal.resume(step, own)
         for journal in self.journals:
-            journal.resume(self.program.step)
+            if journal.failed:
+                journal.write_tables()  # if they are gone, nobody else does
 
     def _train(self, noted: Noted) -> None:
         """Up to the next checkpoint, the end, or a signal."""
@@ -325,18 +372,19 @@ class Execution:
         return scores
 
     def _save(self) -> None:
-        """The tables first: a checkpoint without the rows before it could not be resumed from."""
+        """The vectors first: a checkpoint without those before it could not be resumed from."""
         for _, journal in self._places():
             journal.write_tables()
         failed = {p: str(j.failed) for p, j in enumerate(self.journals) if j.failed is not None}
         content = {
             **self.program.state(),
+            "tables": [journal.state() for journal in self.journals],
             **({"failed": failed} if failed else {}),
             "seconds": time.monotonic() - self.began,
             "measuring": self.measuring,
         }
         if self.writes:
-            write_tensors(self.checkpoint, content)
+            write_tensors(self.checkpoint, content, keep=earlier(self.checkpoint))
 
     def _finish(self) -> None:
         for _, journal in self._places():
@@ -345,6 +393,8 @@ class Execution:
         # Of runs that train together each has its share.
         took = {"seconds": time.monotonic() - self.began, "measuring": self.measuring}
         share = {name: seconds / len(self.journals) for name, seconds in took.items()}
+        if self.writes:
+            earlier(self.checkpoint).unlink(missing_ok=True)
         for place, direction in directions.items():
             model = self.program.module(place).state_dict()
             self.journals[place].finish(model=model, direction=direction, took=share)
@@ -354,7 +404,7 @@ class _Alone:
     """One run, by the ordinary loop."""
 
     def __init__(self, task: Task, config: RunConfig) -> None:
-        self.task = task
+        self.task, self.config = task, config
         self.run = started(task, config)
 
     def data(self, place: int) -> Data:
@@ -385,7 +435,7 @@ class _Alone:
         return {}  # the loop raises it
 
     def state(self) -> dict[str, Any]:
-        return {"run": state(self.run)}
+        return {"config": self.config.model_dump(mode="json"), "run": state(self.run)}
 
     def restore(self, state: dict[str, Any]) -> None:
         restore(self.run, state["run"])

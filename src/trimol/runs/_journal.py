@@ -1,10 +1,11 @@
 """What a run leaves in its folder, in an order that makes a kill at any moment harmless.
 
-The configuration comes first, a checkpoint comes after the records and scores up to its step, the
-summary comes last. On resuming, those of steps that the checkpoint has not done are dropped and
-measured again.
+The configuration comes first, the summary comes last. A checkpoint holds the records and scores up
+to its step, from which the tables on disk are written anew; of the vectors, which are large, it has
+the digests. What was measured after it is measured again.
 """
 
+import hashlib
 import math
 import time
 from collections.abc import Callable
@@ -13,9 +14,17 @@ from typing import Any
 
 from torch import Tensor
 
+from trimol._failures import BadValue
 from trimol.runs import store
 from trimol.runs._environment import environment, now
-from trimol.runs._storage import read_table, read_tensors, write_json, write_table, write_tensors
+from trimol.runs._storage import (
+    Damaged,
+    read_table,
+    read_tensors,
+    write_json,
+    write_table,
+    write_tensors,
+)
 from trimol.runs.config import RunConfig
 from trimol.training import Diverged
 from trimol.training.records import Record
@@ -50,6 +59,8 @@ class Journal:
         self.failed: Diverged | None = None
         self.when = time.monotonic()  # when the tables were written last
         self.written: dict[str, int] = {}  # how much of each is on disk
+        self.digests: dict[str, str] = {}  # of the files that were written
+        self.vectors: dict[int, str] = {}  # the digests of the directions
 
     def begin(self) -> None:
         """Say what is run, and where, unless that has been said."""
@@ -61,21 +72,29 @@ class Journal:
         if not self._there(store.ENVIRONMENT):
             self._write(write_json, store.ENVIRONMENT, environment())
 
-    def resume(self, step: int) -> None:
-        """Take over what is on disk up to a step."""
-        # A step is measured before x moves in it, and scored when it has.
-        self.records = [row for row in self._kept(store.METRICS) if row["step"] < step]
-        self.scores = [row for row in self._kept(store.SCORES) if row["step"] <= step]
-        if self.path is not None and self._there(store.DIRECTIONS):
-            kept = read_tensors(self.path / store.DIRECTIONS)
-            self.directions = {at: vector for at, vector in kept.items() if at < step}
+    def state(self) -> dict[str, Any] | None:
+        """What a checkpoint keeps of it: rows, column by column; None if it only goes along."""
+        if self.along:
+            return None
+        rows = {store.METRICS: self.records, store.SCORES: self.scores}
+        columns = {name: store.table(own).to_dict(as_series=False) for name, own in rows.items()}
+        return {**columns, store.DIRECTIONS: dict(self.vectors)}
+
+    def resume(self, step: int, kept: dict[str, Any] | None) -> None:
+        """Take over what a checkpoint of this step keeps; an older version's has only the step."""
+        if self.path is None or self.along:
+            return
+        self.records, self.scores = _rows(self.path, step, kept)
+        self.directions = _directions(self.path, step, kept)
+        self.vectors = {at: _digest(vector) for at, vector in self.directions.items()}
 
     def measured(self, record: Record, direction: Tensor | None) -> None:
         """Note a measurement."""
         self.records.append(record)
         step = int(record["step"])
         if direction is not None and step in self.config.measure_at:
-            self.directions[step] = direction.float()
+            self.directions[step] = vector = direction.float()
+            self.vectors[step] = _digest(vector)
         self.tell(step, record)
 
     def tell(self, step: int, record: Record | None = None) -> None:
@@ -114,40 +133,88 @@ class Journal:
             "samples": record["samples"],
             **{name: round(seconds, 3) for name, seconds in took.items()},
             "finished": now(),
+            "digests": {name: own for name, own in self.digests.items() if name in store.LAST},
         }
         self._write(write_json, store.SUMMARY, summary)
 
     def _there(self, name: str) -> bool:
         return self.path is not None and (self.path / name).exists()
 
-    def _kept(self, name: str) -> list[Record]:
-        """The rows of a table that is on disk; none if it is not."""
-        if self.path is None or not self._there(name):
-            return []
-        return store.records(read_table(self.path / name))
-
-    def _write(self, how: Callable[[Path, Any], None], name: str, content: Any) -> None:
+    def _write(self, how: Callable[[Path, Any], str], name: str, content: Any) -> None:
         if self.path is not None:
-            how(self.path / name, content)
+            self.digests[name] = how(self.path / name, content)
 
 
-def complete(config: RunConfig, folder: Path, step: int) -> bool:
-    """Whether a folder has all rows and vectors that a checkpoint of this step builds on."""
+def check_complete(config: RunConfig, folder: Path, step: int, kept: dict[str, Any] | None) -> None:
+    """Check that all rows and vectors are there that a checkpoint of this step builds on.
+
+    Raises:
+        Damaged: Some are gone from the disk, or not the same.
+        BadValue: Some are not in the checkpoint that must have them.
+    """
     every, scored = config.measure_every, config.score_every
     at = {asked for asked in config.measure_at if asked < step}
     needed = {
         store.METRICS: at | set(range(0, step, every) if every else ()),
         store.SCORES: set(range(scored, step + 1, scored) if scored else ()),
+        store.DIRECTIONS: set() if config.validation_only else at,
     }
-    there = {
-        name: set(read_table(folder / name)["step"]) if (folder / name).exists() else set()
-        for name in needed
+    records, scores = _rows(folder, step, kept)
+    there: dict[str, set[int]] = {
+        store.METRICS: {int(row["step"]) for row in records},
+        store.SCORES: {int(row["step"]) for row in scores},
+        store.DIRECTIONS: set(_directions(folder, step, kept)),
     }
-    if not config.validation_only:
-        vectors = folder / store.DIRECTIONS
-        needed[store.DIRECTIONS] = at
-        there[store.DIRECTIONS] = set(read_tensors(vectors)) if vectors.exists() else set()
-    return all(rows <= there[name] for name, rows in needed.items())
+    for name, steps in needed.items():
+        if missing := steps - there[name]:
+            if kept is not None:
+                raise BadValue(f"{name} must have step {min(missing)} in it, found none")
+            raise Damaged(f"{folder / name} lacks step {min(missing)}, which was measured")
+
+
+def _rows(
+    folder: Path, step: int, kept: dict[str, Any] | None
+) -> tuple[list[Record], list[Record]]:
+    """The records and scores that a checkpoint keeps; an older version's are on disk."""
+    if kept is None:
+        tables = [folder / name for name in (store.METRICS, store.SCORES)]
+        records, scores = (
+            store.records(read_table(table)) if table.exists() else [] for table in tables
+        )
+    else:
+        records, scores = (
+            store.records(store.table(_by_row(kept[name])))
+            for name in (store.METRICS, store.SCORES)
+        )
+    # A step is measured before x moves in it, and scored when it has.
+    return (
+        [row for row in records if row["step"] < step],
+        [row for row in scores if row["step"] <= step],
+    )
+
+
+def _by_row(columns: dict[str, list[Any]]) -> list[Record]:
+    """The rows of a table that was saved column by column."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _directions(folder: Path, step: int, kept: dict[str, Any] | None) -> dict[int, Tensor]:
+    """The vectors on disk up to a step, which must be those that a checkpoint knows."""
+    file = folder / store.DIRECTIONS
+    there = read_tensors(file) if file.exists() else {}
+    vectors = {at: vector for at, vector in there.items() if at < step}
+    if kept is not None:
+        known = kept[store.DIRECTIONS]
+        for at, digest in known.items():
+            if at not in vectors or _digest(vectors[at]) != digest:
+                raise Damaged(f"{file} lacks the vector of step {at} that was measured")
+        vectors = {at: vectors[at] for at in known}
+    return vectors
+
+
+def _digest(vector: Tensor) -> str:
+    """The digest of a vector's numbers."""
+    return hashlib.sha256(vector.cpu().numpy().tobytes()).hexdigest()
 
 
 class StepCount:

@@ -1,10 +1,18 @@
-"""Files that are whole or not there: written under another name, then renamed; read with blame."""
+"""Files that are whole or not there, checked before they are read, with blame for damaged ones.
 
+Each is written under another name, then renamed, and holds the digest of its own content: JSON as
+``digest``, parquet in its metadata, saved tensors in the comment of their zip archive. So a
+file and its digest cannot come apart, and other programs read the file as ever. A file without a
+digest (an older version's, somebody else's) is read unchecked, but for the zip's own checksums.
+"""
+
+import hashlib
 import io
 import json
 import pickle
+import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,64 +23,173 @@ import torch
 from trimol._failures import RunError
 from trimol._files import replace
 
-_UNREADABLE = (RuntimeError, EOFError, ValueError, pickle.UnpicklingError, zipfile.BadZipFile)
+_UNREADABLE = (
+    *(RuntimeError, EOFError, LookupError, ValueError, TypeError, NotImplementedError),
+    *(pickle.UnpicklingError, zipfile.BadZipFile, OSError),
+)
+_MISFITS = (
+    *(LookupError, TypeError, AttributeError, ValueError, RuntimeError, OverflowError),
+    polars.exceptions.PolarsError,
+)
+DIGEST = "digest"  # the key, in JSON and in the metadata of parquet
+_MARK = b"trimol-sha256:"
+_BLANK = b"0" * 64  # what a digest is taken with in its place
+_PARQUET = b"PAR1"  # at both ends
 
 
 class StoreError(RunError):
     """A run's folder cannot be used; the message is one line that names it."""
 
 
-def write(path: Path, content: bytes) -> None:
+class Damaged(StoreError):
+    """A file is not as it was written, or gone though there was one."""
+
+    @property
+    def flaw(self) -> str:
+        """Which file, and what is wrong with it."""
+        return str(self.args[0])
+
+    def __str__(self) -> str:
+        return f"{self.flaw}; move it away to go on (what resumes makes it again)"
+
+
+def write(path: Path, content: bytes, *, keep: Path | None = None) -> None:
     """Replace a file by new content: a crash at any moment leaves the old or the new."""
-    try:
-        replace(path, content)
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror}") from error
+    with _changing(path):
+        replace(path, content, keep=keep)
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file, whole."""
-    write(path, (json.dumps(content, indent=1) + "\n").encode())
+def write_json(path: Path, content: dict[str, Any]) -> str:
+    """Write a JSON file, whole; its digest."""
+    marked = {**content, DIGEST: (_MARK + _BLANK).decode()}
+    return _write_with_digest(path, (json.dumps(marked, indent=1) + "\n").encode())
 
 
-def write_tensors(path: Path, content: Any) -> None:
-    """Write tensors and what holds them, such that ``weights_only=True`` reads them."""
+def write_tensors(path: Path, content: Any, *, keep: Path | None = None) -> str:
+    """Write tensors and what holds them, such that ``weights_only=True`` reads them; the digest."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
-    write(path, buffer.getvalue())
+    comment = _MARK + _BLANK
+    # A zip archive ends with the length of its comment, which is 0, and the comment.
+    archive = buffer.getvalue()[:-2] + len(comment).to_bytes(2, "little") + comment
+    return _write_with_digest(path, archive, keep=keep)
 
 
-def write_table(path: Path, table: polars.DataFrame) -> None:
-    """Write a parquet file, whole."""
+def write_table(path: Path, table: polars.DataFrame) -> str:
+    """Write a parquet file, whole; its digest."""
     buffer = io.BytesIO()
-    table.write_parquet(buffer)
-    write(path, buffer.getvalue())
+    table.write_parquet(buffer, metadata={DIGEST: (_MARK + _BLANK).decode()})
+    return _write_with_digest(path, buffer.getvalue())
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file, or say which one is damaged."""
+def read_json(path: Path, *, digest: str | None = None) -> Any:
+    """Read a JSON file, or say which one is damaged; with a digest, it must be that very file."""
     try:
-        return json.loads(_read(path))
-    except ValueError as error:
-        raise _damaged(path, "JSON") from error
+        found = json.loads(check(path, digest=digest))
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(path, "JSON") from error
+    if isinstance(found, dict) and str(found.get(DIGEST)).startswith(_MARK.decode()):
+        del found[DIGEST]
+    return found
 
 
-def read_tensors(path: Path) -> Any:
-    """Read tensors, or say which file is damaged."""
-    content = _read(path)
+def read_tensors(path: Path, *, digest: str | None = None) -> Any:
+    """Read tensors, or say which file is damaged; with a digest, it must be that very file."""
+    content = check(path, digest=digest)
     try:
+        if _MARK not in content and zipfile.ZipFile(io.BytesIO(content)).testzip() is not None:
+            raise _unreadable(path, "saved tensors")  # torch does not look at the checksums
         return torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
     except _UNREADABLE as error:
-        raise _damaged(path, "saved tensors") from error
+        raise _unreadable(path, "saved tensors") from error
 
 
-def read_table(path: Path) -> polars.DataFrame:
-    """Read a parquet file, or say which one is damaged."""
-    content = _read(path)
+def read_table(path: Path, *, digest: str | None = None) -> polars.DataFrame:
+    """Read a parquet file, or say which one is damaged; with a digest, it must be that very file.
+
+    Polars panics, or ends the process, on some damaged files: they are checked before.
+    """
+    content = check(path, digest=digest)
+    if not (content.startswith(_PARQUET) and content.endswith(_PARQUET)):
+        raise _unreadable(path, "parquet")
     try:
         return polars.read_parquet(io.BytesIO(content))
-    except (polars.exceptions.PolarsError, OSError) as error:
-        raise _damaged(path, "parquet") from error
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, OSError) as error:
+        raise _unreadable(path, "parquet") from error
+
+
+def check(path: Path, *, digest: str | None = None) -> bytes:
+    """The content of a file that is as it was written.
+
+    Args:
+        path: The file.
+        digest: That of the very file that must be there.
+
+    Raises:
+        Damaged: It is not; or it is not there, though there must be one.
+        StoreError: It cannot be read.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        kind = StoreError if digest is None else Damaged
+        raise kind(f"cannot read {path}: {error.strerror}") from error
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    place = content.rfind(_MARK)
+    written = content[place + len(_MARK) :][: len(_BLANK)].decode("latin1") if place >= 0 else None
+    if written is not None and written != _digest(content, place + len(_MARK)):
+        by_hand = f' (if you edited it, delete its "{DIGEST}")' if path.suffix == ".json" else ""
+        raise Damaged(f"{path} is damaged: its content is not what its digest says{by_hand}")
+    if digest is not None and written != digest:
+        raise Damaged(f"{path} is another file than the one that was written here")
+    return content
+
+
+def earlier(checkpoint: Path) -> Path:
+    """Where the checkpoint before this one is kept."""
+    return checkpoint.with_suffix(".previous")
+
+
+def newest(checkpoint: Path, step_of: Callable[[Any], int | None]) -> Any:
+    """The content of the newest checkpoint that can be gone on from; None if there is none.
+
+    It then has the first name. A later one that is damaged is gone, and that is said.
+
+    Args:
+        checkpoint: The name of the newest.
+        step_of: The step of a content; None if it is of no use. It may find it `Damaged`, too.
+    """
+    flaws = []
+    for file in (checkpoint, earlier(checkpoint)):
+        if not file.exists():
+            continue
+        try:
+            kept = read_tensors(file)
+            with understanding(file):
+                step = step_of(kept)
+        except Damaged as error:
+            flaws.append(error.flaw)
+            continue
+        if step is not None:
+            if flaws:
+                say(f"{flaws[0]}: going on from the checkpoint before it, of step {step}")
+            if file != checkpoint:
+                with _changing(checkpoint):
+                    file.replace(checkpoint)
+            return kept
+    if flaws:
+        all_flaws = "; ".join(dict.fromkeys(flaws))
+        say(f"{all_flaws}: no other checkpoint is there, it begins again")
+    drop(checkpoint)
+    return None
+
+
+def drop(checkpoint: Path) -> None:
+    """Remove a checkpoint and the one before it."""
+    for file in (earlier(checkpoint), checkpoint):
+        with _changing(file):
+            file.unlink(missing_ok=True)
 
 
 def make_folder(path: Path) -> None:
@@ -83,6 +200,11 @@ def make_folder(path: Path) -> None:
         raise StoreError(f"cannot make the folder {path}: {error.strerror}") from error
 
 
+def say(text: str) -> None:
+    """Warn, in one line: which line of ours it comes from is nothing that a user can mend."""
+    warnings.warn_explicit(text, RuntimeWarning, filename="trimol", lineno=0)
+
+
 @contextmanager
 def understanding(path: Path) -> Iterator[None]:
     """What is made of a file that can be read must fit; if not, say which file."""
@@ -90,20 +212,41 @@ def understanding(path: Path) -> Iterator[None]:
         yield
     except RunError:
         raise
-    except (LookupError, TypeError, AttributeError, ValueError, RuntimeError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    except _MISFITS as error:
+        lines = [line.strip() for line in str(error).strip().splitlines()]
+        reason = " ".join(lines[:2]) or type(error).__name__
         raise StoreError(
             f"{path} does not fit this run, as if another version wrote it ({reason}): move it "
             "away to begin again"
         ) from error
 
 
-def _read(path: Path) -> bytes:
+@contextmanager
+def _changing(path: Path) -> Iterator[None]:
+    """A file that cannot be written, renamed or removed is named."""
     try:
-        return path.read_bytes()
+        yield
     except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+        raise StoreError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _damaged(path: Path, kind: str) -> StoreError:
-    return StoreError(f"{path} is damaged or not ours: no readable {kind}; move it away to go on")
+def _write_with_digest(path: Path, content: bytes, *, keep: Path | None = None) -> str:
+    """Put the digest in the place that the content has for it, and write; the digest."""
+    place = content.rindex(_MARK) + len(_MARK)
+    digest = _digest(content, place)
+    end = content[place + len(_BLANK) :]
+    write(path, content[:place] + digest.encode() + end, keep=keep)
+    return digest
+
+
+def _digest(content: bytes, place: int) -> str:
+    """The digest of a content, whatever digest it has at this place."""
+    view = memoryview(content)
+    found = hashlib.sha256(view[:place])
+    found.update(_BLANK)
+    found.update(view[place + len(_BLANK) :])
+    return found.hexdigest()
+
+
+def _unreadable(path: Path, kind: str) -> Damaged:
+    return Damaged(f"{path} is damaged or not ours: no readable {kind}")

@@ -1,10 +1,10 @@
 """Runs that differ only in seed or in numbers, trained together as replicas of one program.
 
 Each still has an ordinary folder. Where to go on from is one file for all of them,
-``.together/<name>.pt`` beside their folders, written after their tables and removed when they are
-done. A group that was interrupted goes on with the runs that it began with, also with those that
-are finished by now: R runs together equal R runs apart to rounding, and to the last bit only the
-same R runs together.
+``.together/<name>.pt`` beside their folders, written after their tables, with the one before it
+(``<name>.previous``); both are removed when they are done. A group that was interrupted goes on
+with the runs that it began with, also with those that are finished by now: R runs together equal R
+runs apart to rounding, and to the last bit only the same R runs together.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,24 @@ from torch import Tensor, nn
 from trimol._failures import BadValue
 from trimol.errors._fulldata import NotFinite
 from trimol.runs import store
-from trimol.runs._execute import Execution, Result, enter, started, task_for, unmeasured
-from trimol.runs._journal import Journal, Watch, complete
-from trimol.runs._storage import make_folder, read_tensors, understanding
+from trimol.runs._execute import (
+    Execution,
+    Result,
+    enter,
+    same_run,
+    started,
+    task_for,
+    unmeasured,
+    within,
+)
+from trimol.runs._journal import Journal, Watch, check_complete
+from trimol.runs._storage import drop, make_folder, newest
 from trimol.runs.config import RunConfig, is_number, task_of
 from trimol.tasks import Data, Task
 from trimol.tasks import _answers as answers
 from trimol.tasks.loading import blaming
 from trimol.training import Diverged, metrics, train
+from trimol.training._checkpoint import check_keys, check_shapes, check_weights
 from trimol.training._replicable import NotReplicable
 from trimol.training.loop import decay, whereabouts
 from trimol.training.records import from_errors
@@ -124,7 +135,7 @@ def execute_together(unit: Unit, watch: Watch | None) -> dict[Path, Diverged]:
 
 
 def _discard(file: Path) -> None:
-    file.unlink(missing_ok=True)
+    drop(file)
     with suppress(OSError):  # others are in it
         file.parent.rmdir()
 
@@ -153,29 +164,44 @@ def _home(jobs: Sequence[Job]) -> Path:
 def _interrupted(pending: Sequence[Job], home: Path) -> list[Unit]:
     """Groups that are to go on: those with a run that is asked for and not finished."""
     asked = {folder.absolute(): (config, folder) for config, folder in pending}
+    files = {*home.glob("*.pt"), *(old.with_suffix(".pt") for old in home.glob("*.previous"))}
     groups = []
-    for file in sorted(home.glob("*.pt")):
-        kept = read_tensors(file)
-        jobs, along = [], set()
-        with understanding(file):
-            step, failed = int(kept["replicas"]["step"]), kept.get("failed", {})
-            for place, (content, name) in enumerate(kept["members"]):
-                config, folder = RunConfig.model_validate(content), home.parent / name
-                if folder in asked and asked[folder][0].key == config.key:
-                    config, folder = asked[folder]
-                else:
-                    along.add(place)
-                jobs.append((config, folder))
-        unit = Unit(tuple(jobs), file, frozenset(along))
-        if not all(
-            (folder / store.CONFIG).exists() and (place in failed or complete(config, folder, step))
-            for place, (config, folder) in enumerate(jobs)
-            if place not in along
-        ):
-            file.unlink()  # what a run measured so far is gone: begin again
-        elif unit.folders:
+    for file in sorted(files):
+        kept = newest(file, partial(_step_of, file, asked))
+        if kept is not None and (unit := _unit(kept, file, asked)).folders:
             groups.append(unit)
     return groups
+
+
+def _unit(kept: Any, file: Path, asked: Mapping[Path, Job]) -> Unit:
+    """The group that a checkpoint is of."""
+    check_keys("a group", kept, ("members", "replicas", "seconds"))
+    jobs, along = [], set()
+    for place, (content, name) in enumerate(kept["members"]):
+        config, folder = RunConfig.model_validate(content), file.parent.parent / name
+        if folder in asked and asked[folder][0].key == config.key:
+            config, folder = asked[folder]
+        else:
+            along.add(place)
+        jobs.append((config, folder))
+    return Unit(tuple(jobs), file, frozenset(along))
+
+
+def _step_of(file: Path, asked: Mapping[Path, Job], kept: Any) -> int | None:
+    """The step of a group's checkpoint; None if a run that is asked for has no rows up to it."""
+    unit = _unit(kept, file, asked)
+    step = within(kept["replicas"]["step"], unit.jobs[0][0])
+    failed, tables = kept.get("failed", {}), kept.get("tables")
+    for place, (config, folder) in enumerate(unit.jobs):
+        if place in unit.along:
+            continue
+        if not (folder / store.CONFIG).exists():
+            return None
+        if tables is not None and tables[place] is None:
+            return None  # it went along when this was saved
+        if place not in failed:
+            check_complete(config, folder, step, tables and tables[place])
+    return step
 
 
 def _new(jobs: Sequence[Job], home: Path) -> list[Unit]:
@@ -288,7 +314,15 @@ class _Together:
         return {"members": members, "replicas": self.replicas.state_dict()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.replicas.load_state_dict(state["replicas"])
+        for (content, _), config in zip(state["members"], self.configs, strict=True):
+            same_run(RunConfig.model_validate(content), config)
+        kept, own = state["replicas"], self.replicas.state_dict()
+        check_keys("a group", kept, tuple(own))
+        for part in ("params", "buffers"):  # a copy would take other shapes, too
+            check_shapes(part, own[part], kept[part])
+        self.replicas.load_state_dict(kept)
+        for place, weights in enumerate(self.replicas.method.weights):
+            check_weights(weights, [p[place] for p in self.replicas.params.values()])
         self.said = set(state.get("failed", {}))
 
     def _said(self, place: int) -> Diverged:

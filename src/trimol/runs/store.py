@@ -6,17 +6,19 @@
 - ``scores.parquet``: the task's metrics over training, if they were asked for: ``step``,
   ``validation_loss/<objective>`` and ``validation/<metric>`` (of a task with validation data),
   ``test/<metric>``;
-- ``checkpoint.pt``: where to go on from (of runs that train together it is one file beside their
-  folders: :mod:`trimol.runs._together`);
+- ``checkpoint.pt``: where to go on from, with the records and scores up to there;
+  ``checkpoint.previous``: the one before, until the run is finished (of runs that train together
+  both are beside their folders: :mod:`trimol.runs._together`);
 - ``model.pt``, ``direction.pt``: the parameters at the end, and the vector ∇F_S(λ − λ*_ρ) there;
 - ``directions.pt``: these vectors at the steps that were asked for, by step, in single precision;
-- ``summary.json``: the last record, and what it took (of runs that train together, its share). It
-  is there exactly if the run is finished.
+- ``summary.json``: the last record, what it took (of runs that train together, its share), and the
+  digests of the tables, parameters and vectors. It is there exactly if the run is finished.
 
 A run that is only looked at on validation data (``validation_only``) has these numbers in its
 record, and neither parameters nor vectors.
 
-Other files in the folder are left alone.
+Each holds the digest of its own content, which is checked before it is read
+(:mod:`trimol.runs._storage`). Other files in the folder are left alone.
 """
 
 from collections.abc import Sequence
@@ -29,7 +31,15 @@ import polars
 from pydantic import ValidationError
 from torch import Tensor
 
-from trimol.runs._storage import StoreError, read_json, read_table, read_tensors
+from trimol.runs._storage import (
+    Damaged,
+    StoreError,
+    check,
+    read_json,
+    read_table,
+    read_tensors,
+    say,
+)
 from trimol.runs.config import RunConfig, one_line
 from trimol.training.records import Record, objectives_of
 
@@ -42,6 +52,8 @@ MODEL = "model.pt"
 DIRECTION = "direction.pt"
 DIRECTIONS = "directions.pt"
 SUMMARY = "summary.json"
+# The files whose digests a summary has.
+LAST = frozenset({METRICS, SCORES, DIRECTIONS, MODEL, DIRECTION})
 # A folder of runs that only served to choose a setting (`trimol.runs.tuning`).
 ASIDE = "tuning-only"
 # A folder of runs that studies share, and report on themselves.
@@ -55,7 +67,8 @@ class StoredRun:
     Attributes:
         path: Its folder.
         config: What was asked for.
-        environment: Versions, machine and time of its start; empty if it never got that far.
+        environment: Versions, machine and time of its start; empty if it never got that far, or if
+            the file is damaged.
         metrics: One row a measurement; no rows before the first.
         summary: The last record and what the run took; None while it is unfinished.
         objectives: The names of the objectives, in their order; empty before the first measurement.
@@ -85,21 +98,25 @@ class StoredRun:
     @cached_property
     def direction(self) -> Tensor:
         """∇F_S(λ − λ*_ρ) at the end of a finished run: E_ca is the square of its norm."""
-        vector: Tensor = read_tensors(self.path / DIRECTION)
+        vector: Tensor = self._tensors(DIRECTION)
         return vector
 
     @cached_property
     def directions(self) -> dict[int, Tensor]:
         """The same at the steps that the configuration asks for (``measure_at``)."""
-        file = self.path / DIRECTIONS
-        vectors: dict[int, Tensor] = read_tensors(file) if file.exists() else {}
+        there = (self.path / DIRECTIONS).exists() or DIRECTIONS in _digests(self.summary)
+        vectors: dict[int, Tensor] = self._tensors(DIRECTIONS) if there else {}
         return vectors
 
     @cached_property
     def parameters(self) -> dict[str, Tensor]:
         """The model's ``state_dict`` at the end of a finished run."""
-        state: dict[str, Tensor] = read_tensors(self.path / MODEL)
+        state: dict[str, Tensor] = self._tensors(MODEL)
         return state
+
+    def _tensors(self, name: str) -> Any:
+        """What one of its files holds: of a finished run, the very file that it ended with."""
+        return read_tensors(self.path / name, digest=_digests(self.summary).get(name))
 
 
 def find(folder: Path | str) -> list[StoredRun]:
@@ -124,20 +141,56 @@ def load(folder: Path | str, config: RunConfig | None = None) -> StoredRun:
         StoreError: There is none, or one of its files is damaged, which is named.
     """
     path = Path(folder)
-    environment, metrics, scores = (path / name for name in (ENVIRONMENT, METRICS, SCORES))
     summary = _summary(path / SUMMARY)
-    # A finished run has its records: without them it is damaged, and reading says so.
-    there = metrics.exists() or summary is not None
-    table = read_table(metrics) if there else polars.DataFrame()
+    tables = {name: _table(path / name, summary) for name in (METRICS, SCORES)}
     return StoredRun(
         path=path,
         config=config or read_config(path),
-        environment=read_json(environment) if environment.exists() else {},
-        metrics=table,
+        environment=_environment(path / ENVIRONMENT),
+        metrics=tables[METRICS],
         summary=summary,
-        objectives=objectives_of(table.columns),
-        scores=read_table(scores) if scores.exists() else polars.DataFrame(),
+        objectives=objectives_of(tables[METRICS].columns),
+        scores=tables[SCORES],
     )
+
+
+def check_finished(folder: Path) -> None:
+    """Check every file that a finished run left.
+
+    Raises:
+        Damaged: One is not as it was written, or gone.
+    """
+    summary = _summary(folder / SUMMARY)
+    for name, digest in _digests(summary).items():
+        check(folder / name, digest=digest)
+    for name in (METRICS, SCORES):
+        _table(folder / name, summary)
+
+
+def _environment(file: Path) -> dict[str, Any]:
+    """Versions, machine and time; nothing depends on them, so that a run is read without, too."""
+    try:
+        found: dict[str, Any] = read_json(file) if file.exists() else {}
+    except Damaged as error:
+        say(f"{error.flaw}: the run is read without it")
+        return {}
+    return found
+
+
+def _digests(summary: dict[str, Any] | None) -> dict[str, str]:
+    """The digests of a finished run's files; none of one that an older version wrote."""
+    found: dict[str, str] = {} if summary is None else summary.get("digests", {})
+    return found
+
+
+def _table(file: Path, summary: dict[str, Any] | None) -> polars.DataFrame:
+    """A table of a run: of a finished one, the very file that it ended with."""
+    digest = _digests(summary).get(file.name)
+    if digest is None and not file.exists():
+        if summary is not None and file.name == METRICS:
+            raise Damaged(f"cannot read {file}, which a finished run has: it is gone")
+        return polars.DataFrame()
+    return read_table(file, digest=digest)
 
 
 def _summary(file: Path) -> dict[str, Any] | None:
@@ -146,8 +199,13 @@ def _summary(file: Path) -> dict[str, Any] | None:
         return None
     summary = read_json(file)
     needed = {"record", "steps", "samples", "seconds"}
-    if not isinstance(summary, dict) or not needed <= summary.keys():
-        raise StoreError(f"{file} is damaged or not ours: no summary of a run; move it away")
+    if (
+        not isinstance(summary, dict)
+        or not needed <= summary.keys()
+        or not isinstance(summary.get("digests", {}), dict)
+        or not summary.get("digests", {}).keys() <= LAST
+    ):
+        raise Damaged(f"{file} is damaged or not ours: no summary of a run; move it away")
     return summary
 
 

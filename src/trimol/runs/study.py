@@ -161,7 +161,7 @@ def part(
     settings: Mapping[str, Any],
     compute: Callable[[], Mapping[str, polars.DataFrame]],
 ) -> dict[str, polars.DataFrame]:
-    """Tables that are computed once: a finished part is read, never computed again.
+    """Tables that are computed once: a finished part is read, and computed again if it is damaged.
 
     A part is keyed by all that decides it. It has one file per table, and a list of them that is
     written last: without the list, there is no part.
@@ -169,13 +169,22 @@ def part(
     stem, folder = part_name(name, settings), Path(folder)
     done = folder / f"{stem}.json"
     if done.is_file():
-        names = files.read_json(done)["tables"]
-        return {table: files.read_table(folder / f"{stem}-{table}.parquet") for table in names}
+        try:
+            kept = files.read_json(done)
+            digests = kept.get("digests", dict.fromkeys(kept["tables"]))  # an older version's: none
+            return {
+                table: files.read_table(folder / f"{stem}-{table}.parquet", digest=digest)
+                for table, digest in digests.items()
+            }
+        except files.Damaged as error:
+            files.say(f"{error.flaw}: the part of the study is computed again")
     tables = dict(compute())
     files.make_folder(folder)
-    for table, content in tables.items():
-        files.write_table(folder / f"{stem}-{table}.parquet", content)
-    files.write_json(done, {"tables": list(tables), "settings": dict(settings)})
+    digests = {
+        table: files.write_table(folder / f"{stem}-{table}.parquet", content)
+        for table, content in tables.items()
+    }
+    files.write_json(done, {"tables": list(tables), "digests": digests, "settings": dict(settings)})
     return tables
 
 

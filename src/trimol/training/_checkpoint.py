@@ -1,10 +1,16 @@
 """Checkpoints: all that a run needs to go on as if nothing had happened, as tensors and numbers."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from torch import Tensor
+
+from trimol._checks import whole_number
 from trimol._extras import require
-from trimol._failures import RunError
+from trimol._failures import BadType, BadValue, RunError
 from trimol.training.loop import Run
+
+_KEYS = ("step", "samples", "model", "method", "optimizer", "sampler", "scaler", "random")
 
 
 def state(run: Run) -> dict[str, Any]:
@@ -43,17 +49,60 @@ def restore(run: Run, state: dict[str, Any]) -> None:
 
     Raises:
         RunError: The checkpoint was saved by another number of processes.
+        BadValue, BadType: It is no checkpoint, or one of another run.
     """
+    check_keys("a run", state, _KEYS)
     processes = run.where.num_processes
     if len(state["random"]) != processes:
         raise RunError(
             f"the checkpoint was saved by {len(state['random'])} processes, found {processes}: "
             "resume with as many"
         )
-    run.step, run.samples = state["step"], state["samples"]
+    run.step = whole_number("step", state["step"], least=0)
+    run.samples = whole_number("samples", state["samples"], least=0)
     run.model.load_state_dict(state["model"])
     run.method.load_state_dict(state["method"])
+    check_weights(run.method.weights, run.model.parameters())
     run.optimizer.load_state_dict(state["optimizer"])
+    _check_optimizer(run)
     run.sampler.load_state_dict(state["sampler"])
+    if run.sampler.step != run.step:
+        raise BadValue(f"the sampler's step must be {run.step}, found {run.sampler.step}")
     run.scaler.load_state_dict(state["scaler"])
-    run.random = state["random"][run.where.process_index]
+    random = state["random"][run.where.process_index]
+    check_shapes("random", dict(enumerate(run.random)), dict(enumerate(random)))
+    run.random = random
+
+
+def check_keys(what: str, state: Any, keys: tuple[str, ...]) -> None:
+    """What was saved must be a dict with these keys."""
+    if not isinstance(state, dict):
+        raise BadType(f"the state of {what} must be a dict, found {type(state).__name__}")
+    if missing := [key for key in keys if key not in state]:
+        raise BadValue(f"the state of {what} must have {missing[0]!r}, found none")
+
+
+def check_weights(weights: Tensor, params: Iterable[Tensor]) -> None:
+    """λ must be finite where x is: a step with another λ would have spoilt x."""
+    if not weights.isfinite().all() and all(bool(p.isfinite().all()) for p in params):
+        raise BadValue(f"the method's weights must be finite, found {weights.tolist()}")
+
+
+def check_shapes(what: str, own: Mapping[Any, Tensor], found: Mapping[Any, Tensor]) -> None:
+    """Saved tensors must have the names and shapes of this run's."""
+    if own.keys() != found.keys():
+        raise BadValue(f"{what} must have the names {list(own)}, found {list(found)}")
+    for name, tensor in own.items():
+        if tensor.shape != found[name].shape:
+            raise BadValue(
+                f"{what} {name!r} must have the shape {tuple(tensor.shape)}, "
+                f"found {tuple(found[name].shape)}"
+            )
+
+
+def _check_optimizer(run: Run) -> None:
+    """What an optimizer has for each entry of a parameter must have as many entries."""
+    for param, kept in run.optimizer.state.items():
+        for name, value in kept.items():
+            if isinstance(value, Tensor) and value.dim() == param.dim() != 0:
+                check_shapes("the optimizer's", {name: param}, {name: value})
