@@ -195,6 +195,21 @@ def test_a_gramian_has_the_rank_of_its_gradients(dtype: torch.dtype, way: str) -
     assert torch.linalg.matrix_rank(found, hermitian=True) == 10
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_that_cancel_are_combined_in_float64(dtype: torch.dtype) -> None:
+    """1e6 (g + e) − 1e6 g, which float32 would round by a tenth, is 1e6 e to its last digit."""
+    torch.manual_seed(0)
+    first = torch.randn(1000).to(dtype)
+    jacobian = torch.stack([first, first * (1 + 2.0**-6)])
+    weights = torch.tensor([-1e6, 1e6], dtype=torch.float64)
+    want = weights @ jacobian.double()
+    found = rows.combined(weights, jacobian, rows.gram(jacobian))
+    assert torch.equal(found, want.to(dtype))
+    mean = torch.tensor([0.5, 0.5], dtype=torch.float64)  # nothing cancels: the rows' own dtype
+    plain = rows.combined(mean, jacobian, rows.gram(jacobian))
+    assert torch.equal(plain, mean.to(dtype) @ jacobian)
+
+
 def test_products_are_widened_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the width of a block, with leading dimensions and with none to sum over."""
     torch.manual_seed(0)

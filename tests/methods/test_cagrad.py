@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 import trimol
 from trimol.methods.cagrad import cagrad_weights
+from trimol.testing import low_rank
 
 
 def slow(gramian, c):
@@ -68,6 +69,21 @@ def test_a_ball_that_holds_zero_gives_no_conflict(J):
     weights = cagrad_weights(J @ J.T, 1.0)
     gradients = J.norm(dim=1)
     assert (J @ (weights @ J) >= -1e-7 * gradients * (weights @ gradients)).all()
+
+
+@pytest.mark.parametrize("c", [0.4, 1.0])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_float32_gradients_of_low_rank_give_what_float64_gives(rank, c):
+    """4 × 3: in a float32 Gramian the mean gradient vanished, or Newton found no support."""
+    for seed in range(30):
+        J = low_rank(4, 3, rank, None, seed).float()
+        x = torch.zeros(3, requires_grad=True)
+        cagrad = trimol.CAGrad([x], 4, c=c)
+        cagrad(J @ x).backward()
+        wide = J.double()
+        size = wide.norm(dim=1).max()
+        reached = (wide @ x.grad.double()).min()
+        assert reached >= (wide @ (cagrad_weights(wide @ wide.T, c) @ wide)).min() - 1e-6 * size**2
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1e-3, 1e8])

@@ -8,6 +8,7 @@ from scipy.optimize import lsq_linear
 import trimol
 from trimol.maths import cone
 from trimol.methods.upgrad import upgrad_weights
+from trimol.testing import low_rank
 
 
 def projections(J):
@@ -61,6 +62,20 @@ def test_many_objectives(monkeypatch, kind, objectives):
     norms = J.norm(dim=1)
     size = norms + together @ norms + alone @ norms
     assert ((together - alone) @ J).norm(dim=1).le(1e-9 * size).all()
+
+
+@pytest.mark.parametrize("stationary", [None, "not", "weakly", "strongly"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_low_rank_does_not_conflict(stationary, dtype):
+    """20 × 10 of rank 5: rounding to float32 must not make weights of 1e7 that cancel."""
+    for seed in range(15):
+        J = low_rank(20, 10, 5, stationary, seed).to(dtype)
+        x = torch.zeros(10, dtype=dtype, requires_grad=True)
+        upgrad = trimol.UPGrad([x], 20)
+        upgrad(J @ x).backward()
+        exact, d = J.double(), x.grad.double()
+        allowed = 1e-6 * exact.norm(dim=1) * (d.norm() + exact.norm(dim=1).max())
+        assert (exact @ d >= -allowed).all()
 
 
 def test_without_conflict_is_the_mean():

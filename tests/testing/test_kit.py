@@ -4,11 +4,12 @@ import warnings
 
 import pytest
 import torch
+from scipy.optimize import linprog
 
 import trimol
 from trimol import testing
 from trimol.gradients import NonFinite
-from trimol.testing import CHECKS, Row, inputs
+from trimol.testing import CHECKS, Row, inputs, low_rank
 
 
 class Sum(trimol.Static):
@@ -98,6 +99,13 @@ class Trusting(trimol.MGDA):
             return self.weights
 
 
+class Single(trimol.CAGrad):
+    """Rounds the Gramian to float32."""
+
+    def weigh(self, evidence):
+        return self.solve(evidence.gramian().float())
+
+
 class Headless(trimol.MGDA):
     """Weighs the heads as well."""
 
@@ -144,6 +152,11 @@ BROKEN = [
     (Row(Threshold), testing.assert_scaling_all_losses_scales_the_direction),
     (Row(Threshold, **mgda), testing.assert_direction_does_not_conflict),
     (Row(Ordered), testing.assert_permuting_objectives_permutes_the_weights),
+    (
+        Row(Single, settings={"c": 1.0}, conflict_free=True),
+        testing.assert_dependent_gradients_do_not_conflict,
+    ),
+    (Row(Ordered), testing.assert_permuting_dependent_gradients_keeps_the_direction),
     (Row(Sloppy, **mgda), testing.assert_stationary_points_are_kept),
     (Row(Sloppy, **mgda), testing.assert_direction_does_not_conflict),
     (Row(trimol.Static, **mgda), testing.assert_direction_does_not_conflict),
@@ -180,6 +193,25 @@ def test_every_assert_is_among_the_checks():
     named.remove("assert_two_processes_equal_the_joined_batch")  # needs processes
     assert named == {check.__name__ for check in CHECKS}
     assert all(check.__doc__ for check in CHECKS)
+
+
+@pytest.mark.parametrize("rank", [1, 5, 10])
+def test_low_rank_has_its_rank_and_is_stationary_as_told(rank):
+    """Stationary: the min-norm point is zero; strongly: with some weight for every row."""
+    for seed in range(4):
+        for stationary in ("not", "weakly", "strongly"):
+            jacobian = low_rank(20, 10, rank, stationary, seed)
+            assert torch.linalg.matrix_rank(jacobian) == rank
+            shortest = trimol.simplex.min_norm(jacobian @ jacobian.T) @ jacobian
+            assert (shortest.norm() < 1e-7) == (stationary != "not")
+            # Maximise the least weight of a w ≥ 0 with wᵀJ = 0 and Σw = 1: above zero if strongly.
+            equal = torch.cat([jacobian, torch.ones(20, 1, dtype=torch.float64)], 1).T
+            equal = torch.cat([equal, torch.zeros(len(equal), 1, dtype=torch.float64)], 1)
+            least = torch.cat([-torch.eye(20), torch.ones(20, 1)], 1)
+            target = [0.0] * 10 + [1.0]
+            cost = [0.0] * 20 + [-1.0]
+            found = linprog(cost, least.numpy(), [0.0] * 20, equal.numpy(), target)
+            assert (found.status == 0 and -found.fun > 1e-9) == (stationary == "strongly")
 
 
 @pytest.mark.parametrize("objectives", [2, 3, 5])

@@ -123,6 +123,23 @@ def gram(rows: Tensor) -> Tensor:
     return (product + product.mT) / 2
 
 
+def combined(weights: Tensor, rows: Tensor, gramian: Tensor) -> Tensor:
+    """λᵀJ in the rows' dtype, summed in float64 where it would lose more than three bits there.
+
+    Large weights that cancel (near a stationary point) leave rounding errors of the size of what
+    is left; the Gramian tells: Σ|λᵢ|‖gᵢ‖ > 8‖λᵀJ‖.
+    """
+    wide, gramian = float64(weights), float64(gramian)
+    spent = wide.abs() @ gramian.diagonal().clamp_min(0).sqrt()
+    if spent.square() <= 64 * (wide @ gramian @ wide):
+        return weights.to(rows) @ rows
+    result = torch.empty_like(rows[0])
+    width = WIDENED_ENTRIES // len(rows) + 1
+    for part, out in zip(rows.split(width, -1), result.split(width), strict=True):
+        out.copy_(wide @ float64(part))
+    return result
+
+
 def products(rows: Tensor, columns: Tensor) -> Tensor:
     """A Bᵀ of (…, M, d) and (…, N, d), in float64, block by block: no wide copy of the whole."""
     total = float64(rows.new_zeros(*rows.shape[:-1], columns.shape[-2]))
@@ -207,6 +224,11 @@ def _empty(count: int, params: Sequence[Tensor]) -> Tensor:
 
 def _dtype(params: Sequence[Tensor]) -> torch.dtype:
     return functools.reduce(torch.promote_types, (p.dtype for p in params))
+
+
+def rounding(params: Sequence[Tensor]) -> float:
+    """The ε of the dtype that the gradients of ``params`` have together."""
+    return torch.finfo(_dtype(params)).eps
 
 
 def _write(rows: Tensor, gradients: Sequence[Tensor], params: Sequence[Tensor]) -> None:

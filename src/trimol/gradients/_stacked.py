@@ -24,7 +24,7 @@ from torch.autograd.graph import GradientEdge, Node
 from trimol.gradients._backward import gradient, pulled
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._product import directional
-from trimol.gradients._rows import gram
+from trimol.gradients._rows import gram, rounding
 from trimol.gradients._rules import signed
 
 # From so many numbers on, M backwards one by one are faster than one that is batched, which copies
@@ -51,6 +51,11 @@ class StackedEvidence:
     ) -> None:
         self.draws, self.shared, self.others = list(draws), list(shared), list(others)
         self.on_others: Sequence[Tensor] = ()
+
+    @property
+    def rounding(self) -> float:
+        """The ε of the gradients' dtype."""
+        return rounding(self.shared)
 
     def values(self) -> Tensor:
         """The losses, R × M, in float64: the mean over the draws."""

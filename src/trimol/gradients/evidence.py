@@ -21,7 +21,15 @@ from trimol.gradients._delivery import AS_IT_IS, Delivery
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._params import checked, trainable
 from trimol.gradients._product import directional
-from trimol.gradients._rows import all_rows, checked_chunk, gram, gram_of, own_gramian
+from trimol.gradients._rows import (
+    all_rows,
+    checked_chunk,
+    combined,
+    gram,
+    gram_of,
+    own_gramian,
+    rounding,
+)
 from trimol.gradients._scalar import attached, weighted
 from trimol.gradients.losses import Losses, as_vector, origins, starts
 
@@ -79,6 +87,11 @@ class Evidence:
         """The losses' values: the mean over the draws, and over processes."""
         values = torch.stack([vector.detach() for vector in self.draws]).double().mean(0)
         return reduce.mean_small(values)
+
+    @property
+    def rounding(self) -> float:
+        """The ε of the gradients' dtype: how far their entries are rounded, relative."""
+        return rounding(self.params)
 
     @no_autocast()
     def gramian(self, *, chunk: int | None = None, of: Sequence[Tensor] | None = None) -> Tensor:
@@ -175,7 +188,9 @@ class Evidence:
         used = self.draws[draws] or self.draws
         # The rows are known: their weighted sum is the gradient, and no backward is left to do.
         if self._rows is not None and not hooks.on_leaves(self.params):
-            return self.scalar_along(weights, weights.to(self._rows) @ self._rows)
+            gramian = self.findings.get("gramian")
+            gramian = gram(self._rows) if gramian is None else gramian
+            return self.scalar_along(weights, combined(weights, self._rows, gramian))
         if self._is_rescaled(weights):
             return self._along(weights, used, self._combined(weights, used))
         values = [weighted(vector, weights) for vector in used]

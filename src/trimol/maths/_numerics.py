@@ -92,6 +92,33 @@ def polish(C: Array, c: Array, y: Array) -> Array:
     return polished
 
 
+def noise_of(gramian: Tensor, rounding: float) -> float:
+    """Say how much of a squared norm is noise, relative to it.
+
+    That is the rounding of the M × M Gramian itself, or of the gradients that it was formed from:
+    ``rounding`` is the ε of their dtype, and counts squared, for the Gramian's own products are
+    exact to float64. Below this, dependent gradients cannot be told from independent ones.
+    """
+    return max(gramian.shape[-1] * finfo(gramian.dtype).eps, _rounded(rounding))
+
+
+def above_noise(gramian: Array, rounding: float) -> Array:
+    """The Gramian of gradients that are independent, at least by the rounding of their entries.
+
+    Rounding makes dependent gradients independent by chance, and a solver that takes this at its
+    word gives them weights of 1/ε that cancel. Raised by δ‖gᵢ‖², δ = (4ε)², weights v stay below
+    1/√δ, and what is demanded of ⟨gᵢ, d⟩ is missed by δ vᵢ‖gᵢ‖², at most √δ of the lengths.
+    """
+    raised = gramian.copy()
+    if _rounded(rounding) > EPS:  # gradients in float64 have no digits to spare
+        raised.flat[:: len(gramian) + 1] *= 1 + _rounded(rounding)
+    return raised
+
+
+def _rounded(rounding: float) -> float:
+    return (4 * rounding) ** 2
+
+
 def float64(tensor: Tensor) -> Tensor:
     """Detach to float64, on the CPU if the device has none."""
     device = "cpu" if tensor.device.type == "mps" else tensor.device

@@ -16,19 +16,19 @@ import torch
 from torch import Tensor
 
 from trimol.maths import cone
-from trimol.maths._numerics import Array
+from trimol.maths._numerics import Array, noise_of
 from trimol.maths._validation import checked_gramian
 
 
-def fair_weights(gramian: Tensor, alpha: float) -> Tensor:
-    """The w > 0 with G w = w^(-1/α), in float64.
+def fair_weights(gramian: Tensor, alpha: float, rounding: float = 0.0) -> Tensor:
+    """The w > 0 with G w = w^(-1/α), in float64, of gradients rounded to ``rounding``.
 
     At a Pareto stationary point (zero in the gradients' convex hull, to rounding) there is none:
     the min-norm weights, whose direction is zero, take its place. So they do where a Gramian of
     low precision is so far from positive semi-definite that Newton's method does not converge.
     """
     G = checked_gramian(gramian)
-    weights, norm = cone.shortest(G, gramian.dtype)
+    weights, norm = cone.shortest(G, gramian.dtype, noise_of(gramian, rounding))
     if norm:
         fair = alpha_fair(G, alpha)
         error = np.abs(G @ fair - fair ** (-1 / alpha)) / (np.abs(G) @ fair)

@@ -49,6 +49,23 @@ class GramianMethod(Method):
         return self.solve(evidence.gramian(chunk=self.chunk)).to(self.weights)
 
 
+class RoundedMethod(GramianMethod):
+    """A Gramian's method that asks whether gradients depend on each other, which rounding hides."""
+
+    @abstractmethod
+    def solve_rounded(self, gramian: Tensor, rounding: float) -> Tensor:
+        """As `solve`, of gradients whose entries are rounded to ``rounding``, relative."""
+
+    def solve(self, gramian: Tensor) -> Tensor:
+        """The weights where no more is known than the Gramian and its dtype."""
+        return self.solve_rounded(gramian, 0.0)
+
+    def weigh(self, evidence: Evidence) -> Tensor:
+        """The weights of this batch's Gramian, and of the dtype of its gradients."""
+        gramian = evidence.gramian(chunk=self.chunk)
+        return self.solve_rounded(gramian, evidence.rounding).to(self.weights)
+
+
 def each(solve: Callable[..., Tensor], tensors: Sequence[Tensor], *values: Any) -> Tensor:
     """A solver of one problem, for every problem of a batch, one after another.
 

@@ -27,6 +27,10 @@ from trimol.methods.base import Method, Needs
 class ReplicatedEvidence(Protocol):
     """What the losses of one step tell, for R replicas at once; d parameters each."""
 
+    @property
+    def rounding(self) -> float:
+        """The ε of the gradients' dtype."""
+
     def values(self) -> Tensor:
         """The losses, R × M: the mean over the draws."""
 
@@ -64,6 +68,11 @@ class Jacobians:
 
     def __init__(self, rows: Sequence[Tensor], losses: Tensor | None = None) -> None:
         self.rows, self.losses = list(rows), losses
+
+    @property
+    def rounding(self) -> float:
+        """The ε of the gradients' dtype."""
+        return torch.finfo(self.rows[0].dtype).eps
 
     def values(self) -> Tensor:
         """The losses."""
@@ -110,6 +119,10 @@ class _OfMany(Evidence):
         self.source, self.harmless, self.delivery = source, harmless, delivery
         self.findings = {}
         self.broken: Tensor | None = None  # which runs, if any
+
+    @property
+    def rounding(self) -> float:
+        return self.source.rounding
 
     def finite(self, evidence: Tensor, instead: float | Tensor = 0.0) -> Tensor:
         """The evidence; of runs whose is not finite, which keep their λ, a number instead."""

@@ -9,26 +9,27 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol._failures import BadValue
-from trimol.maths._numerics import equilibrate, factor, finfo, regularised
+from trimol.maths._numerics import equilibrate, factor, noise_of, regularised
 from trimol.maths._validation import checked_gramian
-from trimol.methods._gramian import GramianMethod, GramianOptions, each
+from trimol.methods._gramian import GramianOptions, RoundedMethod, each
 
 ScaleMode = Literal["min", "median", "rmse"]
 
 
 def alignedmtl_weights(
-    gramian: Tensor, preference: Tensor, scale_mode: ScaleMode = "min"
+    gramian: Tensor, preference: Tensor, scale_mode: ScaleMode = "min", rounding: float = 0.0
 ) -> Tensor:
     """σ V Σ⁻¹ Vᵀ ``preference``, in float64, where G = V Σ² Vᵀ on its range.
 
-    The rank is that of the cosines, to the rounding of the Gramian's dtype: a gradient is not
-    dropped for being short. The singular values are those of a Cholesky factor, which keeps twice
-    as many digits of the small ones as the eigenvalues of G do.
+    The rank is that of the cosines, to the rounding of the Gramian's dtype, or to that of the
+    gradients that it was formed from, ``rounding``: a gradient is not dropped for being short. The
+    singular values are those of a Cholesky factor, which keeps twice as many digits of the small
+    ones as the eigenvalues of G do.
     """
     G = checked_gramian(gramian)
     # G = D C D with C = AᵀA, up to a factor: the singular values of A D are those of J.
     C, inverse = equilibrate(regularised(G, 0.0))
-    A, order = factor(C, 4 * len(G) * finfo(gramian.dtype).eps)
+    A, order = factor(C, 4 * noise_of(gramian, rounding))
     if not len(A):
         return preference.double()
     ordered = preference.double().numpy()[order]
@@ -41,7 +42,7 @@ def alignedmtl_weights(
     return torch.from_numpy(weights)
 
 
-class AlignedMTL(GramianMethod):
+class AlignedMTL(RoundedMethod):
     r"""Independent component alignment: the gradients' matrix with condition number one.
 
     .. math::
@@ -91,7 +92,7 @@ class AlignedMTL(GramianMethod):
         self.preference = checks.weights(preference, objectives, "preference")
         self.scale_mode: ScaleMode = scale_mode
 
-    def solve(self, gramian: Tensor) -> Tensor:
+    def solve_rounded(self, gramian: Tensor, rounding: float) -> Tensor:
         """σ V Σ⁻¹ Vᵀ w."""
         preference = self.preference.expand(gramian.shape[:-1])
-        return each(alignedmtl_weights, [gramian, preference], self.scale_mode)
+        return each(alignedmtl_weights, [gramian, preference], self.scale_mode, rounding)

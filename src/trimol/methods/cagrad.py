@@ -12,34 +12,34 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.maths import cone
-from trimol.maths._numerics import finfo
+from trimol.maths._numerics import above_noise, noise_of
 from trimol.maths._validation import checked_gramian
-from trimol.methods._gramian import GramianMethod, GramianOptions, each
+from trimol.methods._gramian import GramianOptions, RoundedMethod, each
 
 _ROUNDING = 1e-14  # relative to the error of evaluating the optimality conditions
 _Array = npt.NDArray[np.float64]
 _Mask = npt.NDArray[np.bool_]
 
 
-def cagrad_weights(gramian: Tensor, c: float) -> Tensor:
+def cagrad_weights(gramian: Tensor, c: float, rounding: float = 0.0) -> Tensor:
     """The weights 1/M + v of CAGrad's direction, in float64, from the Gramian.
 
     d maximises μ = min gᵢᵀd within distance r = c‖g₀‖ of g₀. For a given μ the nearest d with
     Jd ≥ μ is ``cone.push``'s, and its distance D(μ) is convex with slope 1ᵀv / D: Newton from the
     right, started at the dual's value for the min-norm point (an upper bound of μ), leads to
     D(μ) = r, solved in closed form as soon as the support of v is the right one.
-    At a Pareto stationary point μ = 0, and d is the nearest d without conflict.
+    At a Pareto stationary point μ = 0, and d is the nearest d without conflict, of gradients that
+    are rounded to ``rounding`` (`above_noise`).
     """
-    G = checked_gramian(gramian)
-    size = len(G)
-    rounding = 2 * size * finfo(gramian.dtype).eps
+    G = above_noise(checked_gramian(gramian), rounding)
+    size, noise = len(G), noise_of(gramian, rounding)
     # mean = J g₀, so that mean.mean() = ‖g₀‖². No radius: the mean gradient it is.
     uniform, mean = np.full(size, 1 / size), G.mean(1)
-    if c == 0 or not mean.mean() > rounding * np.abs(G).mean():
+    if c == 0 or not mean.mean() > 2 * noise * np.abs(G).mean():
         return torch.from_numpy(uniform)
     radius = c * math.sqrt(mean.mean())
     # The dual at the min-norm point w: μ ≤ g_wᵀg₀ + r‖g_w‖.
-    v, norm = cone.shortest(G, gramian.dtype)
+    v, norm = cone.shortest(G, gramian.dtype, noise)
     level = float(mean @ v + radius * norm) if norm else 0.0
     for _ in range(100):
         if (exact := _on_support(G, mean, radius, v > 0)) is not None:
@@ -80,7 +80,7 @@ def _on_support(G: _Array, mean: _Array, radius: float, support: _Mask) -> _Arra
     return v if optimal and exact and abs(v @ G @ v / radius**2 - 1) < 1e-12 else None
 
 
-class CAGrad(GramianMethod):
+class CAGrad(RoundedMethod):
     r"""Conflict-averse gradient descent: improves the worst-off objective, close to the mean.
 
     .. math::
@@ -125,6 +125,6 @@ class CAGrad(GramianMethod):
         super().__init__(params, objectives, **options)
         self.c = checks.nonnegative("c", c)
 
-    def solve(self, gramian: Tensor) -> Tensor:
+    def solve_rounded(self, gramian: Tensor, rounding: float) -> Tensor:
         """1/M + v."""
-        return each(cagrad_weights, [gramian], self.c)
+        return each(cagrad_weights, [gramian], self.c, rounding)

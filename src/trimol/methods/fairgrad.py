@@ -7,10 +7,10 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.maths.fairness import fair_weights
-from trimol.methods._gramian import GramianMethod, GramianOptions, each
+from trimol.methods._gramian import GramianOptions, RoundedMethod, each
 
 
-class FairGrad(GramianMethod):
+class FairGrad(RoundedMethod):
     r"""Fair resource allocation: the direction that maximises the α-fair utility.
 
     .. math::
@@ -55,6 +55,6 @@ class FairGrad(GramianMethod):
         super().__init__(params, objectives, **options)
         self.alpha = checks.positive("alpha", alpha)
 
-    def solve(self, gramian: Tensor) -> Tensor:
+    def solve_rounded(self, gramian: Tensor, rounding: float) -> Tensor:
         """The w of G w = w^(-1/α)."""
-        return each(fair_weights, [gramian], self.alpha)
+        return each(fair_weights, [gramian], self.alpha, rounding)

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trimol.maths._numerics import finfo
+from trimol.maths._numerics import noise_of
 from trimol.maths._validation import checked_gramian
-from trimol.methods._gramian import GramianMethod, each
+from trimol.methods._gramian import RoundedMethod, each
 
 
-def imtlg_weights(gramian: Tensor) -> Tensor:
+def imtlg_weights(gramian: Tensor, rounding: float = 0.0) -> Tensor:
     """The weights that sum to one and project equally on all gradients, in float64.
 
     With the cosines C, y = ‖g‖λ and the common projection s: Cy = s·1 and Σ yᵢ/‖gᵢ‖ = 1, one
@@ -33,8 +33,7 @@ def imtlg_weights(gramian: Tensor) -> Tensor:
     target = np.zeros(len(inside) + 1)
     target[-1] = 1
     # Least squares: exact where there is a solution, the shortest where there are many.
-    rounding = size * finfo(gramian.dtype).eps
-    y = np.linalg.lstsq(system, target, rcond=rounding)[0][:-1]
+    y = np.linalg.lstsq(system, target, rcond=noise_of(gramian, rounding))[0][:-1]
     if not abs(inverse @ y - 1) < 1e-3:
         y = np.ones_like(y)
     weights = np.zeros(size)
@@ -42,7 +41,7 @@ def imtlg_weights(gramian: Tensor) -> Tensor:
     return torch.from_numpy(weights)
 
 
-class IMTLG(GramianMethod):
+class IMTLG(RoundedMethod):
     r"""Impartial multi-task learning, its gradient balance: no objective's gradient is favoured.
 
     .. math::
@@ -70,6 +69,6 @@ class IMTLG(GramianMethod):
     summary: ClassVar[str] = "The direction whose projection on every gradient is the same."
     reference: ClassVar[str] = "liu2021towards"
 
-    def solve(self, gramian: Tensor) -> Tensor:
+    def solve_rounded(self, gramian: Tensor, rounding: float) -> Tensor:
         """The weights of equal projections."""
-        return each(imtlg_weights, [gramian])
+        return each(imtlg_weights, [gramian], rounding)

@@ -7,16 +7,16 @@ from torch import Tensor
 
 from trimol.gradients._delivery import Heads, Length
 from trimol.maths.fairness import fair_weights
-from trimol.methods._gramian import GramianMethod, each
+from trimol.methods._gramian import RoundedMethod, each
 
 
-def nashmtl_weights(gramian: Tensor) -> Tensor:
+def nashmtl_weights(gramian: Tensor, rounding: float = 0.0) -> Tensor:
     """The a > 0 with G a = 1/a, in float64."""
     # α-fairness with α = 1; its step has length ‖Jᵀa‖ = √(aᵀGa) = √M.
-    return fair_weights(gramian, alpha=1.0)
+    return fair_weights(gramian, 1.0, rounding)
 
 
-class NashMTL(GramianMethod):
+class NashMTL(RoundedMethod):
     r"""Multi-task learning as a bargaining game: its Nash solution, the proportionally fair step.
 
     .. math::
@@ -76,6 +76,6 @@ class NashMTL(GramianMethod):
             heads=heads,
         )
 
-    def solve(self, gramian: Tensor) -> Tensor:
+    def solve_rounded(self, gramian: Tensor, rounding: float) -> Tensor:
         """The a of G a = 1/a."""
-        return each(nashmtl_weights, [gramian])
+        return each(nashmtl_weights, [gramian], rounding)

@@ -6,17 +6,21 @@ import torch
 from torch import Tensor
 
 from trimol.maths import cone
+from trimol.maths._numerics import above_noise
 from trimol.maths._validation import checked_gramian
-from trimol.methods._gramian import GramianMethod, each
+from trimol.methods._gramian import RoundedMethod, each
 
 
-def upgrad_weights(gramian: Tensor) -> Tensor:
-    """The weights of the mean of the gradients' projections onto the dual cone, in float64."""
-    G = checked_gramian(gramian)
+def upgrad_weights(gramian: Tensor, rounding: float = 0.0) -> Tensor:
+    """The weights of the mean of the gradients' projections onto the dual cone, in float64.
+
+    The cone is that of gradients that are rounded to ``rounding`` (`above_noise`).
+    """
+    G = above_noise(checked_gramian(gramian), rounding)
     return torch.from_numpy((1 + cone.pushes(G).sum(0)) / len(G))
 
 
-class UPGrad(GramianMethod):
+class UPGrad(RoundedMethod):
     r"""Unconflicting projection of gradients: what every objective wants that harms no other.
 
     .. math::
@@ -45,6 +49,6 @@ class UPGrad(GramianMethod):
     )
     reference: ClassVar[str] = "quinton2024jacobian"
 
-    def solve(self, gramian: Tensor) -> Tensor:
+    def solve_rounded(self, gramian: Tensor, rounding: float) -> Tensor:
         """(1 + Σᵢ vᵢ) / M."""
-        return each(upgrad_weights, [gramian])
+        return each(upgrad_weights, [gramian], rounding)

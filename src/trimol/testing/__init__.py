@@ -13,9 +13,11 @@ For your own method, in a test file of yours::
 """
 
 from trimol.testing._directions import (
+    assert_dependent_gradients_do_not_conflict,
     assert_direction_does_not_conflict,
     assert_direction_is_the_weighted_gradient,
     assert_one_objective_of_any_size,
+    assert_permuting_dependent_gradients_keeps_the_direction,
     assert_permuting_objectives_permutes_the_weights,
     assert_scaling_all_losses_scales_the_direction,
     assert_scaling_single_losses_keeps_the_direction,
@@ -26,7 +28,7 @@ from trimol.testing._distributed import (
     assert_two_processes_equal_the_joined_batch,
     run_in_processes,
 )
-from trimol.testing._nasty import Input, inputs
+from trimol.testing._nasty import Input, inputs, low_rank, low_ranks
 from trimol.testing._precision import (
     assert_a_step_that_is_not_finite_never_enters_the_weights,
     assert_bf16_autocast,
@@ -87,8 +89,10 @@ CHECKS = (
     assert_weights_are_as_promised,
     assert_direction_is_the_weighted_gradient,
     assert_direction_does_not_conflict,
+    assert_dependent_gradients_do_not_conflict,
     assert_stationary_points_are_kept,
     assert_permuting_objectives_permutes_the_weights,
+    assert_permuting_dependent_gradients_keeps_the_direction,
     assert_scaling_all_losses_scales_the_direction,
     assert_scaling_single_losses_keeps_the_direction,
 )
@@ -103,6 +107,8 @@ __all__ = [
     "assert_two_processes_equal_the_joined_batch",
     "batch",
     "inputs",
+    "low_rank",
+    "low_ranks",
     "network",
     "run_in_processes",
     *(check.__name__ for check in CHECKS),

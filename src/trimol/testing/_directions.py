@@ -1,10 +1,12 @@
 """What a method's mathematics promises, on the Jacobians that break careless ones."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 from trimol.methods import Method
-from trimol.testing._nasty import Input, inputs
+from trimol.testing._nasty import Input, inputs, low_ranks
 from trimol.testing._problems import Linear, flat_gradient
 from trimol.testing._row import Row
 
@@ -68,6 +70,47 @@ def assert_direction_does_not_conflict(row: Row) -> None:
         allowed = 1e-10 * sizes * _size(case.jacobian, method.weights)
         worst = (case.jacobian @ direction + allowed).min().item()
         assert worst >= 0, f"{case.name}: an inner product is {worst:.1e} below zero"
+
+
+def _dependent(row: Row) -> Iterator[tuple[str, Tensor, Tensor, Tensor, float]]:
+    """Dependent gradients in float32 and float64, the direction, and what it is compared with.
+
+    A name, the Jacobian and the direction in float64, the size of both, and how far rounding may
+    take a direction, relative to that size.
+    """
+    for case in low_ranks(every=383, start=166):
+        for dtype, allowed in ((torch.float32, 8 * 2.0**-23), (torch.float64, 1e-10)):
+            jacobian = case.jacobian.to(dtype)
+            direction, _, _ = _direction(row, jacobian, _offset(jacobian))
+            exact, moved = jacobian.double(), direction.double()
+            size = moved.norm() + exact.norm(dim=1).max()
+            yield f"{case.name}, {dtype}", jacobian, moved, size, allowed
+
+
+def _offset(jacobian: Tensor) -> Tensor:
+    """Losses that differ."""
+    return 1 + torch.arange(len(jacobian)).to(jacobian)
+
+
+def assert_dependent_gradients_do_not_conflict(row: Row) -> None:
+    """Nor in float32, whose rounding makes dependent gradients independent by chance."""
+    if not row.conflict_free:
+        return
+    for name, jacobian, direction, size, allowed in _dependent(row):
+        rows = jacobian.double()
+        worst = (rows @ direction + allowed * size * rows.norm(dim=1)).min().item()
+        assert worst >= 0, f"{name}: an inner product is {worst:.1e} below zero"
+
+
+def assert_permuting_dependent_gradients_keeps_the_direction(row: Row) -> None:
+    """Whatever order the objectives have, in float32 too."""
+    if not row.equivariant or row.degree is None:
+        return
+    for name, jacobian, direction, size, allowed in _dependent(row):
+        order = torch.arange(len(jacobian)).flip(0)
+        other, _, _ = _direction(row, jacobian[order], _offset(jacobian)[order])
+        error = (direction - other.double()).norm()
+        assert error <= 16 * allowed * size, f"{name}: the direction changes by {error:.1e}"
 
 
 def assert_stationary_points_are_kept(row: Row) -> None:

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 import torch
 from torch import Tensor
+
+Stationary = Literal["not", "weakly", "strongly"]
+SCALES = (0.0, 1e-10, 1.0, 1e3, 1e5, 1e10, 1e15)
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Input:
 
     name: str
     jacobian: Tensor
-    stationary: Literal["not", "weakly", "strongly"] = "not"
+    stationary: Stationary = "not"
     independent: bool = False
     scaled: bool = False
 
@@ -77,3 +81,75 @@ def _degenerate(m: int, d: int, seed: int) -> Iterator[Input]:
     flat[:, 0] = torch.linspace(-1, 1, m, dtype=torch.float64)
     flat[:, 1] = 0.1
     yield Input("rank 2, nearly opposed", flat, independent=m == 2)
+
+
+def low_rank(
+    objectives: int, size: int, rank: int, stationary: Stationary | None = None, seed: int = 0
+) -> Tensor:
+    """A random Jacobian of this rank, in float64; stationary as told, or as it comes.
+
+    J = U S Vᵀ with random singular values, and the left singular vectors decide. Strongly: all are
+    orthogonal to one u > 0. Not at all: such a u is one of them, so that no w ≥ 0 has wᵀJ = 0.
+    Weakly: u is split into two parts ≥ 0, the first orthogonal to all, the second one of them.
+
+    Args:
+        objectives: M, the rows.
+        size: d, the columns.
+        rank: At most M and d; at least 1 and at most M - 1 where a stationary point is asked for.
+        stationary: What kind of point this is the Jacobian of.
+        seed: The same Jacobian for the same seed.
+
+    Example:
+        >>> jacobian = low_rank(20, 10, 5, "strongly")
+        >>> int(torch.linalg.matrix_rank(jacobian))
+        5
+    """
+    normal = _normal(seed)
+    u = normal(objectives).abs()
+    first = torch.zeros_like(u)
+    if stationary == "strongly":
+        first = u
+    elif stationary == "weakly":
+        share = torch.randperm(objectives, generator=torch.Generator().manual_seed(seed))
+        first[share[: 1 + seed % (objectives - 1)]] = 1
+        first = first * u
+    told = stationary in ("weakly", "not")
+    fixed = torch.stack([first, u - first], 1)[:, : 2 if told else 1]
+    fixed = fixed / fixed.norm(dim=0).clamp_min(1e-300)
+    free = normal(objectives, rank - told)
+    for _ in range(2):  # once more for what rounding leaves
+        free = free - fixed @ (fixed.T @ free)
+    left = torch.cat([fixed[:, 1:], torch.linalg.qr(free).Q], 1)
+    return left * normal(rank).abs() @ torch.linalg.qr(normal(size, rank)).Q.T
+
+
+def low_ranks(every: int = 1, start: int = 0) -> Iterator[Input]:
+    """Jacobians of all shapes up to 20 × 10, all ranks, kinds of points, and scales up to 1e15.
+
+    Some have a row of zeros or a row twice. There are 3 775; ``every`` so many from ``start`` on.
+    """
+    return islice(_low_ranks(), start, None, every)
+
+
+def _low_ranks() -> Iterator[Input]:
+    kinds: tuple[Stationary | None, ...] = (None, "not", "weakly", "strongly")
+    shapes = ((m, d) for m in range(1, 21) for d in range(1, 11))
+    told = (
+        (m, d, rank, kind)
+        for m, d in shapes
+        for rank in range(min(m, d) + 1)
+        for kind in kinds
+        if kind is None or 0 < rank < m or (kind == "not" and rank == m)
+    )
+    for seed, (m, d, rank, kind) in enumerate(told):
+        scale = SCALES[seed % len(SCALES)]
+        rows = scale * low_rank(m, d, rank, kind, seed)
+        name = f"{m} × {d}, rank {rank} × {scale:g}, stationary: {kind}"
+        if m > 1 and seed % 5 == 0:
+            rows[0] = 0
+            yield Input(f"{name}, a row of zeros", rows)
+        elif m > 1 and seed % 5 == 1:
+            rows[-1] = rows[0]
+            yield Input(f"{name}, a row twice", rows)
+        else:
+            yield Input(name, rows, kind or "not")
