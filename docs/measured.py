@@ -20,6 +20,7 @@ PER_CENT = 0.01
 TABLE3 = ("cross-entropy", "MSE", "Huber", "R_pop", "R_opt", "R_gen")
 ERRORS = ("R_opt", "R_pop", "R_gen", "E_ca")
 READINGS = ("E_ca_definition", "E_ca_unbiased")
+WITH_NOTES = {"table3-beyond"}
 SWEEPS = {
     "T": ("steps", "T, with α = 0.1 and γ = 0.01"),
     "alpha": ("alpha", "α, with T = 1000 and γ = 0.01"),
@@ -76,6 +77,8 @@ def measured(name: str) -> str:
         shown = _claims(own)
     elif what in tables:
         shown = tables[what](found["rows"])
+        if what in WITH_NOTES:
+            shown += f"\n\n{_notes(found['notes'])}"
     else:
         shown = f"{_multitask(found['rows'])}\n\n{_notes(found['notes'])}"
     return f"{shown}\n\n{_made(what, found)}"
@@ -139,17 +142,42 @@ def _threeway(rows: list[Row]) -> str:
 
 
 def _beyond(rows: list[Row]) -> str:
-    """Means by method, the best cross-entropy first; in brackets the settings that were chosen."""
+    """Means by method, the best cross-entropy first, and how they differ from static weighting."""
     shown = ("cross-entropy", "MSE", "Huber", "accuracy", *ERRORS)
-    known = {"method", "metric", "mean", "std", "n", "paper", "steps"}
-    lines = {}
+    means, apart = {}, {}
     for method in dict.fromkeys(row["method"] for row in rows):
         own = {row["metric"]: row for row in rows if row["method"] == method}
-        chosen = {k: v for k, v in own["MSE"].items() if k not in known and v is not None}
-        name = f"{method} ({', '.join(f'{k} = {v:g}' for k, v in chosen.items())})"
-        means = [f"{own[metric]['mean']:.3g}" for metric in shown]
-        lines[own["cross-entropy"]["mean"], method] = [name, *means]
-    return _table(["method", *shown], [lines[key] for key in sorted(lines)])
+        name = f"{method} ({_chosen(own['MSE'])})"
+        key = own["cross-entropy"]["mean"], method
+        means[key] = [name, *(f"{own[metric]['mean']:.4g}" for metric in shown)]
+        if own["MSE"].get("difference") is not None:
+            apart[key] = [method, *(_difference(own[metric]) for metric in shown[:4])]
+    table = _table(["method", *shown], [means[key] for key in sorted(means)])
+    if not apart:
+        return table
+    head = ["minus static", *shown[:4]]
+    return f"{table}\n\n{_table(head, [apart[key] for key in sorted(apart)])}"
+
+
+def _chosen(row: Row) -> str:
+    """The setting of a row in words."""
+    known = {"method", "metric", "mean", "std", "n", "paper", "steps"}
+    known |= {"difference", "difference_ci", "p"}
+    said = {k: v for k, v in row.items() if k not in known and v is not None}
+    return ", ".join(f"{name} = {_value(value)}" for name, value in said.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return "/".join(map(_value, value))
+    return value if isinstance(value, str) else f"{value:g}"
+
+
+def _difference(row: Row) -> str:
+    """A paired difference with its 95 % interval; bold where Holm's p is below 5 %."""
+    half = "" if row["difference_ci"] is None else f" ± {row['difference_ci']:.1g}"
+    shown = f"{row['difference']:+.2g}{half}"
+    return f"**{shown}**" if row["p"] is not None and row["p"] < 0.05 else shown
 
 
 def _peers(rows: list[Row]) -> str:

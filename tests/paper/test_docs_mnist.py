@@ -65,6 +65,28 @@ def test_a_multi_task_table_shows_per_cent_and_the_papers(load_script) -> None:
     assert shown[3] == f"| static ({setting}) | 84.6 ± 0.7 (84.62) | 2.50 ± 0.12 (2.56) |"
 
 
+def test_the_table_beyond_shows_what_differs_from_static(load_script) -> None:
+    measured = load_script("docs/measured.py")
+    shown = ("cross-entropy", "MSE", "Huber", "accuracy", *measured.ERRORS)
+    common = {"std": 0.1, "n": 10, "paper": None, "steps": 1000, "schedule": "linear"}
+    rows = [
+        {"method": method, "metric": metric, "mean": mean, **common, **own}
+        | ({} if method == "static" else {"difference": -0.1, "difference_ci": 0.02, "p": p})
+        for method, mean, own, p in (
+            ("static", 0.3, {"lr": 0.4, "weights": [0.1, 0.3, 0.6]}, None),
+            ("modo", 0.2, {"lr": 1.0, "gamma": 0.01}, 0.01),
+            ("mgda", 0.4, {"lr": 3.0}, 0.2),
+        )
+        for metric in shown
+    ]
+    means, apart = (part.splitlines() for part in measured._beyond(rows).split("\n\n"))
+    assert means[2].startswith("| modo (schedule = linear, lr = 1, gamma = 0.01) | 0.2 |")
+    assert means[3].startswith("| static (schedule = linear, lr = 0.4, weights = 0.1/0.3/0.6) |")
+    assert apart[2] == "| modo |" + " **-0.1 ± 0.02** |" * 4
+    assert apart[3] == "| mgda |" + " -0.1 ± 0.02 |" * 4
+    assert len(apart) == 4
+
+
 def test_a_place_for_claims_names_which(load_script, monkeypatch) -> None:
     measured = load_script("docs/measured.py")
     known = {"where": "w", "verdict": "holds", "mean": None}
