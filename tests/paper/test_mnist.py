@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from trimol.data._rows import Rows
+from trimol.data._lookup import Rows
 from trimol.paper._data import datasets
 from trimol.paper._data.datasets import BadData, MissingData
 from trimol.paper.tasks.mnist import MNIST, Fashion

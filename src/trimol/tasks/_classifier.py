@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trimol.data import IndependentDraws
-from trimol.data._rows import Rows
+from trimol.data._lookup import Rows
 from trimol.tasks.task import Batch, Data, Task
 
 CLASSES = 10

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trimol._failures import BadValue
 from trimol.data import IndependentDraws
-from trimol.data._rows import Rows
+from trimol.data._lookup import Rows
 from trimol.tasks import Batch, Data, Task
 from trimol.tasks import _answers as answers
 
