@@ -124,7 +124,8 @@ def about(regime: str, context: Context) -> list[str]:
 
 def planned_comparison(name: str, context: Context, regime: str) -> TuningPlan:
     """What is run for a table."""
-    said, how = stated()["tables"][name], stated()["regimes"][regime]
+    said = stated()["tables"][name]
+    how = {**stated()["regimes"][regime], **said.get("regimes", {}).get(regime, {})}
     now = {**how, **how["quick"]} if context.quick else how
     grid = (how["grid"] or context.full) and not context.quick
     seeds = context.pick(said["runs"], how["quick"]["seeds"])

@@ -285,9 +285,6 @@ def _paired(first: Sequence[StoredRun], second: Sequence[StoredRun]) -> dict[str
     """First and second, seed by seed, of every number that both have."""
     before = {run.config.seed: numbers(run.record) for run in first}
     pairs = [(before.get(run.config.seed, {}), numbers(run.record)) for run in second]
-    shared = [(old, own, old.keys() & own.keys()) for old, own in pairs]
-    base, other = (
-        columns([{name: each[i][name] for name in each[1] if name in each[2]} for each in shared])
-        for i in range(2)
-    )
+    base = columns([{name: old[name] for name in own if name in old} for old, own in pairs])
+    other = columns([{name: own[name] for name in own if name in old} for old, own in pairs])
     return {name: Paired(base[name], other[name]) for name in other}
