@@ -67,4 +67,5 @@ def lengths(parts: Tensor | Sequence[Tensor]) -> Tensor:
     """‖d‖ of each of R directions: R × d, or one R × shape tensor for every parameter."""
     each = [parts] if isinstance(parts, Tensor) else parts
     norms = [torch.linalg.vector_norm(p.detach().flatten(1).double(), dim=1) for p in each]
-    return torch.linalg.vector_norm(torch.stack(norms), dim=0)
+    total: Tensor = torch.linalg.vector_norm(torch.stack(norms), dim=0)
+    return total
