@@ -14,8 +14,9 @@ from torch import Tensor
 Length = Literal["own", "mean gradient"]
 Heads = Literal["plain", "weighted"]
 
-# A direction that is so many roundings of the mean gradient long, or less, has no direction.
-_NOISE = 16
+# A direction that is so many roundings of the mean gradient long, or less, has no direction. Half
+# precision rounds coarsely: beyond a hundredth of the mean gradient it has one all the same.
+_NOISE, _MOST = 16, 0.01
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Delivery:
         """
         wanted = norm
         if mean is not None:
-            wanted = torch.where(norm <= _NOISE * rounding * mean, norm, mean)
+            wanted = torch.where(norm <= min(_NOISE * rounding, _MOST) * mean, norm, mean)
         if self.max_norm is not None:
             most = torch.as_tensor(self.max_norm, dtype=torch.float64).to(wanted)
             wanted = torch.minimum(wanted, most.view(wanted.shape) if most.dim() else most)

@@ -94,9 +94,9 @@ class Method(nn.Module):
             method differs by a factor of ten and more. ``"mean gradient"``: as long as the mean of
             the batch's gradients, the direction of `Static`, so that methods can be compared at one
             step size. Exact: free where the method holds all gradients, else one backward more. A
-            direction that is zero to rounding (16 units of it, relative to the mean gradient) stays
-            as it is. A method whose direction vanishes where the mean gradient does not then no
-            longer comes to rest by itself: let the learning rate fall.
+            direction that is zero to rounding (16 units of it, relative to the mean gradient, and
+            at most a hundredth) stays as it is. A method whose direction vanishes where the mean
+            gradient does not then no longer comes to rest by itself: let the learning rate fall.
         max_norm: The largest length of the direction (after ``length``); None for any. As
             ``clip_grad_norm_`` on ``params`` alone, at every step.
         heads: What the parameters get that the losses reach but that are not in ``params``:
