@@ -69,10 +69,10 @@ def resolve(place: str) -> Any:
         return getattr(home, name)
 
 
-def place_of(places: Mapping[str, str], name: str) -> str:
+def place_of(places: Mapping[str, str], name: str, kind: str = "name") -> str:
     """The place that has this name; an error that lists all names if there is none."""
     if name not in places:
-        raise BadValue(f"name must be one of {', '.join(places)}, found {name!r}")
+        raise BadValue(f"{kind} must be one of {', '.join(places)}, found {name!r}")
     return places[name]
 
 

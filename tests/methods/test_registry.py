@@ -11,7 +11,7 @@ def test_names_and_classes():
 
 
 def test_unknown_name():
-    with pytest.raises(ValueError, match=r"name must be one of .*modo.*, found 'modoo'"):
+    with pytest.raises(ValueError, match=r"method must be one of .*modo.*, found 'modoo'"):
         trimol.methods.get("modoo")
 
 

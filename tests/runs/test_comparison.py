@@ -209,7 +209,7 @@ def test_folders_have_plain_names(tmp_path: Path) -> None:
     [
         ({"methods": []}, "methods must be one or more different names"),
         ({"methods": ["modo", "modo"]}, "methods must be one or more different names"),
-        ({"methods": ["mod"]}, "name must be one of"),
+        ({"methods": ["mod"]}, "method must be one of"),
         ({"seeds": 0}, "seeds must be a whole number of at least 1, found 0"),
         ({"jobs": 0}, "jobs must be a whole number of at least 1, found 0"),
         ({"steps": -1}, "steps: input should be greater than or equal to 0, found -1"),
@@ -251,6 +251,7 @@ def test_several_processes_interrupted_and_failing(tmp_path: Path) -> None:
     # The one that had begun has saved where it was; no lock is left.
     saved = [folder for _, folder in runs if (folder / "checkpoint.pt").exists()]
     assert saved
+    (tmp_path / "mgda").mkdir(exist_ok=True)  # if it had not begun
     (tmp_path / "mgda" / "checkpoint.pt").write_bytes(b"damaged")
     with pytest.raises(RunError, match=r"checkpoint.pt is damaged"):
         execute_all(runs, jobs=2)

@@ -107,7 +107,7 @@ def test_what_is_said_goes_before_the_tasks_settings() -> None:
     ("arguments", "message"),
     [
         (("digitz", "modo"), "task must be one of digits"),
-        (("digits", "mod"), "name must be one of static, .*, found 'mod'"),
+        (("digits", "mod"), "method must be one of static, .*, found 'mod'"),
     ],
 )
 def test_bad_names(arguments: tuple[str, str], message: str) -> None:

@@ -291,9 +291,12 @@ def test_knows_no_method_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"method": "adam"}, "name must be one of .*, found 'adam'"),
+        ({"method": "adam"}, "^method must be one of .*, found 'adam'"),
         ({"batch_size": 0}, "batch_size must be a whole number of at least 1, found 0"),
-        ({"batch_size": 151}, "batch_size must be at most 150, the number of samples .*found 151"),
+        (
+            {"batch_size": 151},
+            r"batch_size \(--batch-size\) must be at most 150, the .*, found 151",
+        ),
         ({"seed": -1}, "seed must be a whole number of at least 0, found -1"),
         ({"lr": -1.0}, "Invalid learning rate: -1.0"),
         ({"precision": "fp8"}, "precision must be one of no, bf16, fp16, found 'fp8'"),

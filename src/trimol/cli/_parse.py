@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import tyro
@@ -27,6 +28,7 @@ _WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
 
 def parse(options: type[OptionsT], arguments: Sequence[str], command: str) -> OptionsT:
     """A command's options from its arguments; after help was printed, SystemExit."""
+    _check_flags(options, arguments, command)
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -40,6 +42,22 @@ def parse(options: type[OptionsT], arguments: Sequence[str], command: str) -> Op
         if stop.code in (0, None):
             raise
         raise UsageError(f"{one_line(said.getvalue())} (see trimol {command} --help)") from None
+
+
+def _check_flags(options: type[Any], arguments: Sequence[str], command: str) -> None:
+    """Refuse a flag that the command does not have, before tyro misses what it took the place of.
+
+    >>> from dataclasses import make_dataclass
+    >>> _check_flags(make_dataclass("O", ["steps"]), ["--stesp", "5"], "x")
+    Traceback (most recent call last):
+    trimol.cli._reporting.UsageError: unknown flag --stesp (did you mean --steps?) (see trimol x --help)
+    """  # noqa: E501
+    own = [*(_flag(field.name) for field in fields(options)), "help"]
+    for argument in arguments:
+        name = _flag(argument.removeprefix("--").partition("=")[0])
+        if argument.startswith("--") and name not in own and not name.startswith("tyro-"):
+            near = "".join(f" (did you mean --{n}?)" for n in get_close_matches(name, own, n=1))
+            raise UsageError(f"unknown flag --{name}{near} (see trimol {command} --help)")
 
 
 def split_flags(

@@ -34,7 +34,7 @@ def get(name: str) -> "type[Method]":
     >>> get("modo")
     <class 'trimol.methods.modo.MoDo'>
     """
-    method: type[Method] = _lazy.resolve(_lazy.place_of(_PLACES, name))
+    method: type[Method] = _lazy.resolve(_lazy.place_of(_PLACES, name, "method"))
     return method
 
 
@@ -44,7 +44,7 @@ def outline(name: str) -> Outline:
     >>> outline("modo").value("needs")
     'product'
     """
-    return Outline(_lazy.place_of(_PLACES, name))
+    return Outline(_lazy.place_of(_PLACES, name, "method"))
 
 
 def growth(method: "str | type[Method]") -> float:

@@ -210,7 +210,13 @@ class Task(ABC):
         Returns:
             A batch sampler with one index set a step (``k=1``), which the loop splits.
         """
-        return GrowingBatches(data.train[0], batch_size, growth=growth, seed=seed)
+        samples = len(data.train[0])
+        if batch_size > samples:
+            raise BadValue(
+                f"batch_size (--batch-size) must be at most {samples}, the samples of train, found "
+                f"{batch_size}"
+            )
+        return GrowingBatches(samples, batch_size, growth=growth, seed=seed)
 
     def optimizer(self, params: Iterable[Parameter], lr: float) -> Optimizer:
         """What moves all parameters of the model, heads included: plain SGD.
