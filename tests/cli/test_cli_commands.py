@@ -218,6 +218,8 @@ def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["run", "line.py", "--out", "a\0b"], "an argument must be text without null bytes, found"),
         (["report", "\ud800"], "an argument must be text without null bytes, found '\\ud800'"),
+        (["report", "--foo"], "unknown flag --foo (see trimol report --help)"),
+        (["report", "--jsno", "."], "unknown flag --jsno (did you mean --json?)"),
         (["walk"], "unknown command 'walk': the commands are run, compare,"),
         (["run"], "TASK"),
         (["run", "dgits"], "task must be one of digits"),

@@ -2,10 +2,10 @@
 
 import json
 import os
-import queue
 import shutil
 import signal
 import warnings
+from multiprocessing import Pipe
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +16,7 @@ from trimol import tasks
 from trimol.report import write as write_report
 from trimol.runs import Interrupted, RunConfig, StoredRun, StoreError, configure, execute, store
 from trimol.runs import _together as together
-from trimol.runs._pool import _Pool, execute_all
+from trimol.runs._pool import _Pool, _Worker, execute_all
 from trimol.training import Diverged, Record, RunError, assess, start, train
 
 SMALL = {"hidden": 8, "validation": 200}
@@ -601,14 +601,22 @@ def test_one_that_diverges_in_its_last_step(tmp_path: Path, together_: bool, met
     assert store.load(tmp_path / "1e+30-4").metrics["step"].to_list() == [0]
 
 
-@pytest.mark.parametrize("code", [0, 1, -9])
-def test_a_worker_that_ended_before_its_work_is_noticed(code: int) -> None:
-    """Also one that was asked to stop by another, and did so in good order."""
+@pytest.mark.parametrize(
+    ("code", "how"), [(0, "exit code 0"), (1, "exit code 1"), (-9, "killed by SIGKILL; out of")]
+)
+def test_a_worker_that_ended_before_its_work_is_noticed(code: int, how: str) -> None:
+    """Also one that was asked to stop by another, and did so in good order.
+
+    And also where a process that it forked still holds its end of the pipe.
+    """
     pool = object.__new__(_Pool)
-    pool.news = queue.Queue()
-    pool.workers = [SimpleNamespace(exitcode=None), SimpleNamespace(exitcode=code)]  # type: ignore[list-item]
-    with pytest.raises(RunError, match=f"a process that ran the study died .exit code {code}"):
-        pool._check_alive()
+    pool.workers = [object.__new__(_Worker) for _ in range(2)]
+    ends = [Pipe() for _ in pool.workers]
+    for worker, (near, _), ended in zip(pool.workers, ends, (None, code), strict=True):
+        worker.pipe, worker.unit = near, None
+        worker.process = SimpleNamespace(exitcode=ended, join=lambda _: None)  # type: ignore[assignment]
+    with pytest.raises(RunError, match=f"a process that ran the study died .{how}"):
+        pool._listen()
 
 
 WARNING = """

@@ -6,8 +6,11 @@ polars) is imported inside it, behind all that can be wrong with the arguments, 
 errors come at once.
 """
 
+import atexit
+import signal
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from typing import Protocol
 
@@ -15,7 +18,7 @@ from trimol._extras import require
 from trimol._outline import first_line
 from trimol._registration import announced
 from trimol._version import __version__
-from trimol.cli._reporting import UsageError, reported
+from trimol.cli._reporting import INTERRUPTED, TERMINATED, UsageError, reported
 
 _OWN = ("run", "compare", "report", "plan", "methods", "tasks")
 COMMANDS = {**{name: f"trimol.cli.{name}" for name in _OWN}, **announced("COMMANDS")}
@@ -38,7 +41,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    return reported(lambda: _run(given))
+    code = reported(lambda: _run(given))
+    if code in (INTERRUPTED, TERMINATED):
+        _end_in_peace()
+    return code
+
+
+@cache
+def _end_in_peace() -> None:
+    """A process that was told to end, and does: told once more, it has nothing to add."""
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the last is the first to be run
 
 
 def _run(given: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from trimol._failures import BadType, BadValue, UserError
 
-FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+FAILED, MISUSED, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 
 class UsageError(Exception):

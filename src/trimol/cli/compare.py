@@ -1,5 +1,6 @@
 """Compare methods on a task: same starts, same samples, several seeds."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,8 @@ class Options:
     """ρ of the conflict-avoiding weights that E_ca compares with."""
     jobs: Annotated[Maybe[int], typed(count, "N", unset="cores")] = None
     """Runs at a time."""
+    retry: bool = False
+    """Train runs again that diverged before; those that failed for another reason always are."""
     out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK")] = None
     """Where to save the runs."""
     json: bool = False
@@ -131,6 +134,8 @@ def _compared(options: Options, out: Path, steps: int, **settings: Any) -> "Comp
             score_every=options.score_every,
             jobs=options.jobs or cores(),
             watch=watch,
+            retry=options.retry,
+            say=lambda line: print(line, file=sys.stderr),
             **settings,
         )
         view.finish()
@@ -188,7 +193,11 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
     console.print(_setting(comparison, options, steps, marked=bool(marked)))
     _list(console, "Differences, run by run:", findings.sentences(comparison))
     _list(console, "Steps of different lengths:", step_lengths.lines(comparison))
-    _list(console, "Diverged, and left out:", findings.failures(comparison))
+    _list(
+        console,
+        "Diverged, and left out (--retry trains them again):",
+        findings.failures(comparison),
+    )
     console.print(tables.readings(findings.readings(rows)))
     console.print(tables.weights(findings.weights(comparison), findings.objectives(comparison)))
     console.print(f"{HOW_TO_READ}\n\nSaved in {out}. Next: trimol report {out}")

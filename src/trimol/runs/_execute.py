@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,13 +13,16 @@ from trimol._extras import require
 from trimol._failures import BadValue
 from trimol.errors._fulldata import NotFinite
 from trimol.gradients import _reduce as reduce
+from trimol.runs import _run_state as states
 from trimol.runs import store
 from trimol.runs._journal import Journal, Watch, check_complete
+from trimol.runs._lock import FILE as LOCK
 from trimol.runs._lock import locked
 from trimol.runs._signals import Interrupted, Noted, noting_signals
 from trimol.runs._storage import (
     Damaged,
     StoreError,
+    drop,
     earlier,
     make_folder,
     newest,
@@ -34,6 +37,7 @@ from trimol.tasks import Data, Task, load
 from trimol.tasks.loading import blaming, source
 from trimol.training import Diverged, Run, RunError, assess, metrics, scored, start, train
 from trimol.training._checkpoint import check_keys, restore, state
+from trimol.training._replicable import NotReplicable
 from trimol.training.loop import decay, whereabouts
 from trimol.training.records import Record
 
@@ -69,7 +73,11 @@ def execute(
         [0, 5, 10, 15, 20]
     """
     path = Path(folder)
-    run_alone(config, path, resume=resume, watch=watch)
+    try:
+        run_alone(config, path, resume=resume, watch=watch)
+    except Interrupted:
+        if not (path / store.SUMMARY).exists():  # a signal that came in its last moments
+            raise
     return store.load(path)
 
 
@@ -77,36 +85,101 @@ def run_alone(config: RunConfig, path: Path, *, resume: bool, watch: Watch | Non
     """Do what is left of a run, by the ordinary loop."""
     where = whereabouts()
     with ExitStack() as stack:
-        if not _agreed(lambda: enter(config, path, resume, stack), where):
-            with blaming(config.task):
-                main = where.is_main_process
-                journal = Journal(config, path if main else None, watch if main else None)
-                program = _Alone(task_for(config), config)
-                journal.begin()
-                Execution(program, [journal], path / store.CHECKPOINT, writes=main).run()
-            where.wait_for_everyone()
+        if _agreed(lambda: enter(config, path, resume, stack), where):
+            return
+        main = where.is_main_process
+        journal = Journal(config, path if main else None, watch if main else None)
+        with stating([journal]), contained(config.task):
+            program = _Alone(task_for(config), config)
+            journal.begin()
+            Execution(program, [journal], path / store.CHECKPOINT, writes=main).run()
+        where.wait_for_everyone()
+
+
+@contextmanager
+def stating(journals: Sequence[Journal]) -> Iterator[None]:
+    """Have it on disk why runs stopped, if they did."""
+    try:
+        yield
+    except NotReplicable:  # they go on, one by one
+        raise
+    except BaseException as error:
+        for journal in journals:
+            if journal.failed is None:
+                journal.stop(error)
+        raise
+
+
+@contextmanager
+def contained(task: str) -> Iterator[None]:
+    """A task that ends the program ends its run instead, with one line that names the task."""
+    try:
+        with blaming(task):
+            yield
+    except SystemExit as error:  # of code that is not in the task's file
+        said = f"SystemExit: {error}".removesuffix(": ")
+        raise RunError(f"the task {task} left the program ({said})") from error
 
 
 def enter(config: RunConfig, path: Path, resume: bool, stack: ExitStack) -> bool:
     """Lock the folder and look into it. Whether there is nothing to do."""
     if finished(config, path):  # needs no lock, nor a folder that can be written
         return True
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
     make_folder(path)
     stack.enter_context(locked(path))
+    stack.enter_context(_without_debris(path, made))
     if finished(config, path):  # by another process, just now
         return True
+    if gives_way(path):
+        drop(path / store.CHECKPOINT)
+        for name in store.OWN:
+            (path / name).unlink(missing_ok=True)
     flaw = _flaw(path)
     if (path / store.CONFIG).exists() and not resume:
         if flaw is not None:
             raise StoreError(f"{flaw}: resume the run (--resume), which makes it again")
-        raise StoreError(
-            f"{path} holds this run unfinished: resume it (--resume), or choose another folder"
-        )
+        failed = states.read(path, finished=False)
+        how = f"this run, which {failed}" if failed.name == "failed" else "this run unfinished"
+        raise StoreError(f"{path} holds {how}: resume it (--resume), or choose another folder")
     if flaw is not None:
         say(f"{flaw}: the run is made again from its last checkpoint, or from its start")
         (path / store.SUMMARY).unlink()
     newest(path / store.CHECKPOINT, lambda kept: _step_of(config, path, kept))
     return False
+
+
+@contextmanager
+def _without_debris(path: Path, made: Sequence[Path]) -> Iterator[None]:
+    """The folders that were made for a run are removed if it did not even begin."""
+    try:
+        yield
+    except BaseException:
+        if made and not (path / store.CONFIG).exists():
+            with suppress(OSError):  # something is in it; or nobody may remove what is locked
+                (path / LOCK).unlink()
+                for folder in made:
+                    folder.rmdir()
+        raise
+
+
+def gives_way(path: Path) -> bool:
+    """Whether a folder holds a run that failed before its first checkpoint.
+
+    Nothing is left to go on from: the mended task, or another setting, may have the folder.
+    """
+    if not (path / store.CONFIG).exists() or (path / store.SUMMARY).exists():
+        return False
+    state = states.read(path, finished=False)
+    return state.name == "failed" and not state.saved
+
+
+def failed_before(config: RunConfig, path: Path) -> states.RunState | None:
+    """How this very run failed, if it did."""
+    if not (path / store.CONFIG).exists() or store.read_config(path).key != config.key:
+        return None
+    state = states.read(path, finished=(path / store.SUMMARY).exists())
+    return state if state.name == "failed" else None
 
 
 def _flaw(path: Path) -> str | None:
@@ -156,6 +229,8 @@ def finished(config: RunConfig, path: Path) -> RunConfig | None:
     except OSError as error:
         raise StoreError(f"cannot look into {path}: {error.strerror}") from error
     there = store.read_config(path)
+    if there.key != config.key and gives_way(path):
+        return None
     refuse_another(there, config, path)
     return there if (path / store.SUMMARY).exists() and _flaw(path) is None else None
 
@@ -267,6 +342,8 @@ class Execution:
                         noted.code,
                     )
             self._finish()
+            if self._told(noted):  # in its last moments: what comes after it must not begin
+                raise Interrupted("interrupted when the run was just finished", noted.code)
 
     def _places(self) -> Iterator[tuple[int, Journal]]:
         """The runs that go on: all that have not diverged and do not merely go along."""
@@ -321,9 +398,12 @@ class Execution:
                 journal.scores.append({"step": step, **self._scores(place)})
                 journal.write_stale()
             journal.tell(step)
-        # Processes are not signalled at the same moment, but must stop at the same step.
-        self.stopping = bool(reduce.mean_small(torch.tensor([float(noted.signal is not None)])))
+        self.stopping = self._told(noted)
         return self.stopping or not any(self._places())
+
+    def _told(self, noted: Noted) -> bool:
+        """Whether to stop. Processes are not signalled at one moment, but must stop at one step."""
+        return bool(reduce.mean_small(torch.tensor([float(noted.signal is not None)])))
 
     def _measure(self) -> dict[int, Tensor | None]:
         """Measure the runs that go on, or look at them on validation data; the vectors of E_ca."""
@@ -347,6 +427,7 @@ class Execution:
         journal = self.journals[place]
         journal.failed = journal.failed or error
         journal.write_tables()
+        journal.stop(journal.failed)
 
     def _validated(self, place: int) -> Measured:
         program = self.program
@@ -383,6 +464,8 @@ class Execution:
             "seconds": time.monotonic() - self.began,
             "measuring": self.measuring,
         }
+        for journal in self.journals:
+            journal.saved = True  # before: what fails meanwhile may have left a checkpoint
         if self.writes:
             write_tensors(self.checkpoint, content, keep=earlier(self.checkpoint))
 

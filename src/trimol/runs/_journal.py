@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from trimol._failures import BadValue
+from trimol.runs import _run_state as run_state
 from trimol.runs import store
 from trimol.runs._environment import environment, now
 from trimol.runs._storage import (
@@ -46,6 +47,7 @@ class Journal:
 
     Attributes:
         failed: That it diverged, once it has.
+        saved: Whether there is a checkpoint to go on from.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Journal:
     ) -> None:
         self.config, self.path, self.watch, self.along = config, path, watch, along
         self.begun = along
+        self.saved = False
         self.records: list[Record] = []
         self.scores: list[Record] = []
         self.directions: dict[int, Tensor] = {}
@@ -64,13 +67,20 @@ class Journal:
 
     def begin(self) -> None:
         """Say what is run, and where, unless that has been said."""
-        if self.begun:
+        if self.begun or self.failed is not None:
             return
         self.begun = True
         if not self._there(store.CONFIG):
             self._write(write_json, store.CONFIG, self.config.model_dump(mode="json"))
         if not self._there(store.ENVIRONMENT):
             self._write(write_json, store.ENVIRONMENT, environment())
+        if self.path is not None:
+            run_state.begin(self.path)
+
+    def stop(self, error: BaseException) -> None:
+        """Say on disk why it has stopped, if it had begun and is not finished."""
+        if self.begun and self.path is not None and not self._there(store.SUMMARY):
+            run_state.stop(self.path, error, saved=self.saved)
 
     def state(self) -> dict[str, Any] | None:
         """What a checkpoint keeps of it: rows, column by column; None if it only goes along."""
@@ -82,6 +92,7 @@ class Journal:
 
     def resume(self, step: int, kept: dict[str, Any] | None) -> None:
         """Take over what a checkpoint of this step keeps; an older version's has only the step."""
+        self.saved = True
         if self.path is None or self.along:
             return
         self.records, self.scores = _rows(self.path, step, kept)
@@ -136,6 +147,8 @@ class Journal:
             "digests": {name: own for name, own in self.digests.items() if name in store.LAST},
         }
         self._write(write_json, store.SUMMARY, summary)
+        if self.path is not None:
+            run_state.finish(self.path)
 
     def _there(self, name: str) -> bool:
         return self.path is not None and (self.path / name).exists()

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -9,10 +10,12 @@ from types import FrameType
 from trimol._failures import RunError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Signals so many seconds apart are one: shells and launchers pass Ctrl-C on beside the terminal.
+ONE_PRESS = 0.5
 
 
 class Interrupted(RunError):
-    """A run was asked to stop, and has saved where it was.
+    """Runs were asked to stop, and have saved where they were.
 
     Attributes:
         code: The exit code by which a shell knows the signal: 130 for Ctrl-C, 143 for SIGTERM.
@@ -31,6 +34,7 @@ class Noted:
 
     def __init__(self) -> None:
         self.signal: int | None = None
+        self.when = 0.0  # by the monotonic clock
 
     @property
     def code(self) -> int:
@@ -40,7 +44,7 @@ class Noted:
 
 @contextmanager
 def noting_signals() -> Iterator[Noted]:
-    """Note the first SIGINT or SIGTERM; a second one does what it always does.
+    """Note the first SIGINT or SIGTERM; a second one, later, does what it always does.
 
     A signal that this process ignores stays ignored. Only the main thread is told of signals:
     elsewhere nothing is changed.
@@ -57,8 +61,12 @@ def noting_signals() -> Iterator[Noted]:
             signal.signal(number, handler)
 
     def note(number: int, frame: FrameType | None) -> None:
-        noted.signal = number
-        restore()
+        now = time.monotonic()
+        if noted.signal is None:
+            noted.signal, noted.when = number, now
+        elif now - noted.when > ONE_PRESS:
+            restore()
+            signal.raise_signal(number)
 
     for number in before:
         signal.signal(number, note)

@@ -28,9 +28,11 @@ from trimol.runs import store
 from trimol.runs._execute import (
     Execution,
     Result,
+    contained,
     enter,
     same_run,
     started,
+    stating,
     task_for,
     unmeasured,
     within,
@@ -115,13 +117,15 @@ def execute_together(unit: Unit, watch: Watch | None) -> dict[Path, Diverged]:
     """
     assert unit.file is not None
     configs = [config for config, _ in unit.jobs]
-    with ExitStack() as stack, blaming(configs[0].task):
+    with ExitStack() as stack:
         journals = [
             Journal(config, None, None, along=True)
             if place in unit.along or enter(config, folder, True, stack)
             else Journal(config, folder, watch)
             for place, (config, folder) in enumerate(unit.jobs)
         ]
+        stack.enter_context(stating(journals))
+        stack.enter_context(contained(configs[0].task))
         program = _Together(task_for(configs[0]), unit)
         make_folder(unit.file.parent)
         advice = f"{len(configs)} runs together, saved in {{}}: run the same command again to go on"
@@ -130,14 +134,21 @@ def execute_together(unit: Unit, watch: Watch | None) -> dict[Path, Diverged]:
         except NotReplicable:
             _discard(unit.file)
             raise
+        except BaseException:
+            _tidy(unit.file.parent)
+            raise
         _discard(unit.file)
     return {j.path: j.failed for j in journals if j.path is not None and j.failed is not None}
 
 
 def _discard(file: Path) -> None:
     drop(file)
-    with suppress(OSError):  # others are in it
-        file.parent.rmdir()
+    _tidy(file.parent)
+
+
+def _tidy(folder: Path) -> None:
+    with suppress(OSError):  # there is something in it
+        folder.rmdir()
 
 
 def _kind(config: RunConfig) -> str:

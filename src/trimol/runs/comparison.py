@@ -1,7 +1,7 @@
 """Compare methods on a task: the same starts and the same samples for all, several seeds."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -92,6 +92,8 @@ def compare(
     jobs: int = 1,
     watch: Watch | None = None,
     together: bool = False,
+    retry: bool = False,
+    say: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Train a task with each method, ``seeds`` times, at equal samples.
 
@@ -120,6 +122,9 @@ def compare(
         together: Whether runs that differ in their seed only train together, where the model is
             small and task and method allow it: faster, and to rounding only what `execute` makes
             of each.
+        retry: Whether runs that diverged before are trained again.
+        say: Told, in a line each, of runs that failed before for another reason: these are tried
+            again.
 
     Raises:
         Diverged: Every run diverged. Where some did, the others go on: see `Comparison.failed`.
@@ -154,7 +159,7 @@ def compare(
         for name in methods
     ]
     jobs_ = [(config, Path(folder) / folder_name(config)) for config in configs]
-    executed = execute_all(jobs_, jobs=jobs, watch=watch, together=together)
+    executed = execute_all(jobs_, jobs=jobs, watch=watch, together=together, retry=retry, say=say)
     return _comparison(task, methods, configs, executed)
 
 

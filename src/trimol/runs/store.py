@@ -11,6 +11,8 @@
   both are beside their folders: :mod:`trimol.runs._together`);
 - ``model.pt``, ``direction.pt``: the parameters at the end, and the vector ∇F_S(λ − λ*_ρ) there;
 - ``directions.pt``: these vectors at the steps that were asked for, by step, in single precision;
+- ``state.json``: who runs it, or why it stopped; until it is finished
+  (:mod:`trimol.runs._run_state`);
 - ``summary.json``: the last record, what it took (of runs that train together, its share), and the
   digests of the tables, parameters and vectors. It is there exactly if the run is finished.
 
@@ -31,6 +33,7 @@ import polars
 from pydantic import ValidationError
 from torch import Tensor
 
+from trimol.runs import _run_state
 from trimol.runs._storage import (
     Damaged,
     StoreError,
@@ -52,6 +55,9 @@ MODEL = "model.pt"
 DIRECTION = "direction.pt"
 DIRECTIONS = "directions.pt"
 SUMMARY = "summary.json"
+STATE = _run_state.FILE
+# What a run writes. The last two are removed last: a kill meanwhile leaves a run that failed.
+OWN = (METRICS, SCORES, CHECKPOINT, MODEL, DIRECTION, DIRECTIONS, ENVIRONMENT, CONFIG, STATE)
 # The files whose digests a summary has.
 LAST = frozenset({METRICS, SCORES, DIRECTIONS, MODEL, DIRECTION})
 # A folder of runs that only served to choose a setting (`trimol.runs.tuning`).
@@ -87,6 +93,11 @@ class StoredRun:
     def finished(self) -> bool:
         """Whether it got to its end."""
         return self.summary is not None
+
+    @cached_property
+    def state(self) -> _run_state.RunState:
+        """What has become of it: running, finished, failed or interrupted, and why."""
+        return _run_state.read(self.path, finished=self.finished)
 
     @property
     def record(self) -> Record:
@@ -126,12 +137,16 @@ def find(folder: Path | str) -> list[StoredRun]:
     ``tuning-only`` or ``runs-of-studies`` (unless it is the folder asked for, or above it): they
     are not to be mixed with those that are to be looked at.
     """
-    files = sorted(
+    return [load(file.parent) for file in configs_in(folder) if is_config(file)]
+
+
+def configs_in(folder: Path | str) -> list[Path]:
+    """What may be the configurations of the runs that `find` finds."""
+    return sorted(
         file
         for file in Path(folder).rglob(CONFIG)
         if not {ASIDE, OF_STUDIES} & set(file.relative_to(folder).parts)
     )
-    return [load(file.parent) for file in files if _is_config(file)]
 
 
 def load(folder: Path | str, config: RunConfig | None = None) -> StoredRun:
@@ -240,6 +255,11 @@ def records(metrics: polars.DataFrame) -> list[Record]:
     ]
 
 
-def _is_config(file: Path) -> bool:
+def is_config(file: Path) -> bool:
+    """Whether a file is the configuration of a run, not of something else.
+
+    Raises:
+        StoreError: It cannot be read.
+    """
     content = read_json(file)
     return isinstance(content, dict) and {"task", "method", "lr", "steps"} <= content.keys()

@@ -173,7 +173,12 @@ def blaming(name: str) -> Iterator[None]:
     file = file_of(name)
     try:
         yield
-    except (TaskError, KeyboardInterrupt):
+    except KeyboardInterrupt as stop:
+        line = None if file is None else _line(stop, file)
+        if line is not None and not stop.args:
+            stop.args = (f"interrupted in {from_here(Path(str(file)))}, line {line}",)
+        raise
+    except TaskError:
         raise
     except BaseException as error:  # SystemExit, too: it is the task that must not end the program
         line = None if file is None else _line(error, file)
