@@ -1,5 +1,6 @@
 """Write a page about the runs and studies in a folder, and its figures."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Annotated
 from tyro.conf import Positional
 
 from trimol.cli._parse import parse
-from trimol.cli._reporting import UsageError, print_json
+from trimol.cli._reporting import FAILED, UsageError, print_json
 from trimol.cli._values import typed
 
 
@@ -17,6 +18,8 @@ class Options:
     """Write a page about the runs and studies in a folder, and its figures.
 
     The page is one file that opens without a network; the figures lie beside it as SVG and PDF.
+    Runs that are not finished, and files that cannot be read, are named on stderr and on the page;
+    the exit code is 1 if something could not be read, and the page has all the rest.
     """
 
     folder: Positional[Annotated[Path, typed(Path, "DIR")]]
@@ -30,13 +33,15 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Options, arguments, "report")
     if not options.folder.is_dir():
         raise UsageError(f"DIR must be a folder with runs in it, found {str(options.folder)!r}")
-    from trimol import report
+    from trimol.report._page import write_page
 
-    page = report.write(options.folder)
+    page, unfinished, left_out = write_page(options.folder)
     figures = sorted((options.folder / "figures").glob("*"))
     files = [str(path) for path in (page, *figures)]
     if options.json:
-        print_json({"files": files})
+        print_json({"files": files, "unfinished": unfinished, "left_out": left_out})
     else:
         print("\n".join(files))
-    return 0
+    for line in (*unfinished, *(f"left out: {line}" for line in left_out)):
+        print(f"trimol: {line}", file=sys.stderr)
+    return FAILED if left_out else 0

@@ -101,11 +101,14 @@ def unit(values: Iterable[float]) -> int:
 
     >>> unit([1.7e-3, 5e-3]), unit([0.9, 0.1]), unit([3e-5]), unit([2e7]), unit([])
     (-3, 0, -6, 6, 0)
+    >>> unit([5e-324]), unit([1e308])
+    (-300, 300)
     """
     largest = max((abs(value) for value in values if math.isfinite(value)), default=0.0)
     if largest == 0 or 0.05 <= largest < 1e4:
         return 0
-    return 3 * math.floor((math.log10(largest) + 1.3) / 3)  # from 0.05 to 50 of that unit
+    # From 0.05 to 50 of that unit; what cannot be divided by a unit has none that helps.
+    return max(-300, min(300, 3 * math.floor((math.log10(largest) + 1.3) / 3)))
 
 
 def power(exponent: int) -> str:

@@ -4,7 +4,8 @@ import base64
 import gzip
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
@@ -20,15 +21,15 @@ from trimol.report import _printed as printed
 from trimol.report import _summary as summary
 from trimol.report._curves import Cosines, Curves
 from trimol.report._numbers import count, number
+from trimol.report._reading import read
 from trimol.report._runs import Comparison, Setting, command, comparisons
 from trimol.report._style import Look, looks, needed
 from trimol.report._triangle import Triangle, triangle
 from trimol.runs import _storage as files
-from trimol.runs import store
 from trimol.runs import study as results
 from trimol.runs._storage import StoreError
 from trimol.runs.store import StoredRun
-from trimol.runs.study import Study
+from trimol.runs.study import Study, within
 
 PAGE = "report.html"
 FIGURES = "figures"
@@ -36,6 +37,8 @@ GLYPHS = {"circle": "●", "square": "■", "diamond": "◆", "triangle-up": "�
 KINDS = {".svg": "image/svg+xml", ".png": "image/png"}
 # A study with more rows than this hides them behind a click.
 LONG_TABLE = 40
+# The largest figure that is put into the page, in bytes.
+LARGEST = 2**25
 Info = Curves | Cosines | Triangle
 View = dict[str, Any]  # what the template shows of something, by the names it uses
 
@@ -51,6 +54,20 @@ class Link(NamedTuple):
     address: str
 
 
+class Written(NamedTuple):
+    """A page that was written.
+
+    Attributes:
+        page: The file.
+        unfinished: The runs that are not finished, and what has become of each, a line each.
+        left_out: What could not be read, a line each.
+    """
+
+    page: Path
+    unfinished: list[str]
+    left_out: list[str]
+
+
 class Picture(NamedTuple):
     """A figure inside the page: its file's name, and the file itself as a ``data:`` URI."""
 
@@ -62,7 +79,9 @@ def write(folder: Path | str) -> Path:
     """Report on all runs and studies in a folder.
 
     Writes ``report.html``, which needs no other file and no network, and the figures of the runs
-    as ``figures/*.svg`` and ``*.pdf``. Each file is replaced as a whole.
+    as ``figures/*.svg`` and ``*.pdf``. Each file is replaced as a whole. What cannot be read
+    (damaged, edited, not ours, a link that leads out of the folder) is left out: the page lists it,
+    and a warning says it.
 
     Args:
         folder: Where runs (``trimol run``, ``compare``) and studies (``trimol reproduce``) are.
@@ -72,7 +91,7 @@ def write(folder: Path | str) -> Path:
 
     Raises:
         ReportError: There is no such folder, or nothing in it to report on.
-        StoreError: A file of a run or a study is damaged or gone; it is named.
+        StoreError: The page cannot be written.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -82,35 +101,50 @@ def write(folder: Path | str) -> Path:
         ...     write(folder).name
         'report.html'
     """
-    folder = Path(folder)
+    written = write_page(Path(folder))
+    for line in written.left_out:
+        warnings.warn(f"left out of the report: {line}", RuntimeWarning, stacklevel=2)
+    return written.page
+
+
+def write_page(folder: Path) -> Written:
+    """What `write` does, and what is to be said about it."""
     if not folder.is_dir():
         raise ReportError(f"folder must be an existing folder, found {str(folder)!r}")
-    studies = results.find(folder)
-    runs = [run for run in store.find(folder) if not _of_a_study(run, studies)]
+    runs, studies, left_out = read(folder)
     if not runs and not studies:
-        raise ReportError(f"folder must hold runs or studies, found none in {str(folder)!r}")
+        why = f" that can be read: {left_out[0]}" if left_out else ""
+        raise ReportError(f"folder must hold runs or studies, found none in {str(folder)!r}{why}")
+    if not within(folder, folder / FIGURES):
+        raise ReportError(f"{folder / FIGURES} must be a folder, found a link that leads out")
     compared = comparisons(runs)
     style = looks(label for comparison in compared for label in comparison.labels)
     views = [_comparison(comparison, style, folder) for comparison in compared]
-    page = _rendered(folder, views, [_study(study, folder) for study in studies])
-    files.write(folder / PAGE, page.encode())
-    return folder / PAGE
+    told = [_study(study, folder, left_out) for study in studies]
+    page = _rendered(folder, views, told, left_out)
+    files.write(folder / PAGE, page.encode("utf-8", "replace"))
+    unfinished = [line for comparison in compared for line in summary.unfinished(comparison)]
+    return Written(folder / PAGE, unfinished, left_out)
 
 
-def pictures(study: Study) -> list[Picture]:
-    """The study's figures: of one drawn in several formats the vector graphic, once."""
+def pictures(study: Study, left_out: list[str]) -> list[Picture]:
+    """The study's figures: of one drawn in several formats the vector graphic, once.
+
+    Those that cannot be read are added to what is left out.
+    """
     if study.folder is None:
         return []
     paths = [study.folder / name for name in study.figures]
     # The last of a name stays: a vector graphic, where there is one.
     chosen = {path.stem: path for kind in reversed(KINDS) for path in paths if path.suffix == kind}
     order = dict.fromkeys(path.stem for path in paths)
-    return [_picture(chosen[stem]) for stem in order if stem in chosen]
-
-
-def _of_a_study(run: StoredRun, studies: Iterable[Study]) -> bool:
-    """Whether a study's folder holds the run: the study reports on it, tuning and all."""
-    return any(study.folder in run.path.parents for study in studies)
+    found = []
+    for path in (chosen[stem] for stem in order if stem in chosen):
+        try:
+            found.append(_picture(path))
+        except StoreError as error:
+            left_out.append(str(error))
+    return found
 
 
 def _comparison(comparison: Comparison, style: Mapping[str, Look], folder: Path) -> View:
@@ -199,26 +233,35 @@ def _run(setting: Setting, run: StoredRun, folder: Path) -> View:
     return {
         "label": setting.label,
         "seed": run.config.seed,
-        "state": "finished" if run.finished else "unfinished",
+        "state": run.state,
         "command": command(run.config),
-        "links": [_link(path, folder) for path in present if path.is_file()],
+        "links": [_link(path, folder) for path in present if _may_be_linked(path, folder)],
     }
 
 
-def _study(study: Study, folder: Path) -> View:
+def _may_be_linked(path: Path, folder: Path) -> bool:
+    """Whether a file is one of the folder's own: a link may lead elsewhere."""
+    return path.is_file() and within(folder, path)
+
+
+def _study(study: Study, folder: Path, left_out: list[str]) -> View:
     home = folder if study.folder is None else study.folder
+    own = [home / name for name in (results.FILE, *study.files)]
     return {
         "study": study,
-        "pictures": pictures(study),
+        "pictures": pictures(study, left_out),
         "rows": summary.measured_and_paper(study),
         "long": len(study.rows) > LONG_TABLE,
         "environment": _facts(study.environment),
-        "links": [_link(home / name, folder) for name in (results.FILE, *study.files)],
+        "links": [_link(path, folder) for path in own if _may_be_linked(path, folder)],
     }
 
 
 def _picture(path: Path) -> Picture:
     try:
+        size = path.stat().st_size
+        if not path.is_file() or size > LARGEST:
+            raise StoreError(f"{path} must be a file of at most {LARGEST} bytes, found {size}")
         content = base64.b64encode(path.read_bytes()).decode()
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
@@ -235,7 +278,9 @@ def _link(path: Path, folder: Path, text: str | None = None) -> Link:
     return Link(path.name if text is None else text, quote(relative))
 
 
-def _rendered(folder: Path, views: Sequence[View], studies: Sequence[View]) -> str:
+def _rendered(
+    folder: Path, views: Sequence[View], studies: Sequence[View], left_out: Sequence[str]
+) -> str:
     """The page. Jinja escapes every string; what is inserted as it is comes from this package."""
     jinja, markup = needed("jinja2"), needed("markupsafe").Markup
     environment = jinja.Environment(
@@ -248,6 +293,7 @@ def _rendered(folder: Path, views: Sequence[View], studies: Sequence[View]) -> s
         title=folder.resolve().name or "trimol",
         comparisons=views,
         studies=studies,
+        left_out=left_out,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=__version__,
         count=count,

@@ -17,6 +17,7 @@ WIDTH = 3.2  # inches a panel: two fit a page of a paper
 HEIGHT = 2.4
 Margins = tuple[float, float, float, float]
 MARGINS = (0.62, 0.12, 0.48, 0.3)
+LARGEST = 1e300  # of the numbers on an axis
 LONGEST_TITLE = 38
 LONGEST_LABEL = 28
 ENTRY, ROW = 1.6, 0.17  # inches of a legend's entry and row
@@ -140,16 +141,23 @@ def _line(ax: Any, line: Line, look: Look, lowest: float, x: Sequence[float]) ->
     else:
         style |= {"marker": look.marker, "markevery": max(1, len(x) // 8)}
         if max(line.n) > 1:
-            low = [max(value, lowest) for value in line.low]
-            ax.fill_between(x, low, line.high, color=look.colour, alpha=0.16, linewidth=0)
-    mean = [v if math.isfinite(v) and v >= lowest else math.nan for v in line.mean]
+            low = [max(_drawable(value), lowest) for value in line.low]
+            high = [_drawable(value) for value in line.high]
+            ax.fill_between(x, low, high, color=look.colour, alpha=0.16, linewidth=0)
+    mean = [_drawable(v) if math.isfinite(v) and v >= lowest else math.nan for v in line.mean]
     ax.plot(x, mean, **style)
 
 
 def _log_ends(panel: Panel) -> tuple[float, float]:
     """All means but zero and all upper ends fit; bands are cut below the smallest mean."""
     high = [value for line in panel.lines for value in line.high if math.isfinite(value)]
-    return panel.floor, max(high) * 1.3
+    low = min(max(panel.floor, 1 / LARGEST), LARGEST / 100)
+    return low, max(2 * low, _drawable(max(high) * 1.3))
+
+
+def _drawable(value: float) -> float:
+    """A number that Matplotlib can put on an axis; those of diverging runs are beyond."""
+    return min(max(value, -LARGEST), LARGEST)
 
 
 def _triangle_grid(ax: Any, figure: Triangle) -> None:

@@ -14,6 +14,7 @@ from trimol.report._numbers import (
     listed,
     number,
     power,
+    shortened,
     unit,
 )
 from trimol.report._runs import Comparison, Setting, columns, flattened, last
@@ -23,6 +24,7 @@ from trimol.runs.store import DIRECTION, StoredRun
 from trimol.runs.study import COLUMNS, Row, Study
 
 MOST_NAMED = 4
+LONGEST_REASON = 400  # letters of why a run failed, where all runs are told of
 # These of a study's row have a column of their own beside the setting's.
 VERDICT, PAPER_SPREAD, HALF = "verdict", "paper_std", "ci"
 
@@ -116,6 +118,7 @@ def warnings(comparison: Comparison) -> list[str]:
     """What a reader has to know before believing the figures."""
     return [
         *(text for setting in comparison.settings for text in _unfinished(setting)),
+        *(text for setting in comparison.settings for text in _stopped(setting)),
         *(text for setting in comparison.settings for text in _not_finite(setting)),
         *_few_seeds(comparison),
     ]
@@ -134,6 +137,16 @@ def absent(comparison: Comparison) -> list[str]:
     if len(comparison.objectives) == 1:
         texts.append("There is one objective: its weight is always 1, and nothing conflicts.")
     return texts
+
+
+def unfinished(comparison: Comparison) -> list[str]:
+    """The runs that are not finished, and what has become of each: a line each."""
+    return [
+        f"{comparison.title}: {setting.label}, seed {run.config.seed}: {_shown(run)}"
+        for setting in comparison.settings
+        for run in (*setting.runs, *setting.left_out)
+        if not run.finished
+    ]
 
 
 def _compared(comparison: Comparison) -> str:
@@ -193,6 +206,8 @@ def _of_the_mean(setting: Setting) -> list[float]:
     stored = all((run.path / DIRECTION).exists() for run in setting.runs)
     if not setting.finished or len(setting.runs) < 2 or not stored:
         return []
+    if len({run.direction.shape for run in setting.runs}) > 1:  # of other models
+        return []
     return [conflict_over_runs(run.direction for run in setting.runs).definition]
 
 
@@ -212,6 +227,19 @@ def _unfinished(setting: Setting) -> list[str]:
         seeds = listed([str(run.config.seed) for run in setting.left_out])
         return [f"{setting.label}: unfinished and left out: seed {seeds}."]
     return []
+
+
+def _stopped(setting: Setting) -> list[str]:
+    """What has become of the runs that are not finished, where that is known."""
+    return [
+        f"{setting.label}, seed {run.config.seed}: {_shown(run)}"
+        for run in (*setting.runs, *setting.left_out)
+        if not run.finished and run.state.reason
+    ]
+
+
+def _shown(run: StoredRun) -> str:
+    return shortened(str(run.state), LONGEST_REASON)
 
 
 def _reached(run: StoredRun) -> int:

@@ -8,6 +8,8 @@ was interrupted never looks finished.
 import hashlib
 import json
 import math
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,12 +131,10 @@ def load(folder: Path | str) -> Study:
     """A study that was saved."""
     folder = Path(folder)
     path = folder / FILE
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise BadValue(f"folder must hold {FILE}, found none in {folder}")
     content = files.read_json(path)
-    missing = {"study", "title", "rows", "files"} - set(content)
-    if missing:
-        raise BadValue(f"{path} must have {', '.join(sorted(missing))}")
+    _check(path, content)
     parquets = [Path(name) for name in content["files"] if name.endswith(".parquet")]
     return Study(
         name=content["study"],
@@ -152,7 +152,42 @@ def load(folder: Path | str) -> Study:
 
 def find(folder: Path | str) -> list[Study]:
     """All studies in a folder and below it, in the order of their paths."""
-    return [load(path.parent) for path in sorted(Path(folder).rglob(FILE))]
+    return [load(path.parent) for path in files_in(folder)]
+
+
+def files_in(folder: Path | str) -> list[Path]:
+    """What may be the files of the studies that `find` finds."""
+    return sorted(Path(folder).rglob(FILE))
+
+
+def within(folder: Path, path: Path) -> bool:
+    """Whether a path stays in a folder, wherever links lead, and whether or not it is there.
+
+    >>> within(Path("runs"), Path("runs/a/../b.svg")), within(Path("runs"), Path("runs/../c.svg"))
+    (True, False)
+    """
+    if "\0" in str(path):
+        return False
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
+def is_number(value: Any) -> bool:
+    """Whether JSON has a number here that a float can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, float) or abs(value) <= sys.float_info.max
+
+
+def is_fact(value: Any, *, deep: int = 2) -> bool:
+    """Whether JSON has plain values here: text, numbers and what holds them, not nested deeply.
+
+    >>> is_fact(["a", 1.5, None]), is_fact({"a": {"b": {}}}), is_fact(10**400)
+    (True, False, False)
+    """
+    if isinstance(value, list | dict):
+        held = value.values() if isinstance(value, dict) else value
+        return deep > 0 and all(is_fact(item, deep=deep - 1) for item in held)
+    return value is None or isinstance(value, bool | str) or is_number(value)
 
 
 def part(
@@ -192,6 +227,59 @@ def part_name(name: str, settings: Mapping[str, Any]) -> str:
     """The name of a part, by all that decides it."""
     text = json.dumps(dict(settings), sort_keys=True)
     return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _check(path: Path, content: Any) -> None:
+    """Refuse a file that `save` would not have written: by hand, or somebody else's."""
+    needed, names = {"study", "title", "rows", "files"}, ("files", "figures")
+    if not isinstance(content, dict) or not needed <= content.keys():
+        missing = needed - set(content) if isinstance(content, dict) else needed
+        raise BadValue(f"{path} must have {', '.join(sorted(missing))}")
+    for name, (fits, wanted) in _KINDS.items():
+        if name in content and not fits(content[name]):
+            raise BadValue(f"{path}: {name} must be {wanted}")
+    for name in (name for key in names for name in content.get(key, [])):
+        if not within(path.parent, path.parent / name):
+            raise BadValue(f"{path} must name files of its own folder, found {name!r}")
+    for place, own in enumerate(content["rows"]):
+        _check_row(f"{path}: rows[{place}]", own)
+
+
+def _check_row(place: str, own: Any) -> None:
+    if not isinstance(own, dict) or not {*COLUMNS} <= own.keys():
+        raise BadValue(f"{place} must have {', '.join(COLUMNS)}")
+    for name, value in own.items():
+        if name in _NUMBERS and not (value is None or is_number(value)):
+            raise BadValue(f"{place}: {name} must be a number or null")
+        if not is_fact(value):
+            raise BadValue(f"{place}: {name} must be text, numbers, or a list of them")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _are_facts(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(is_fact, value.values()))
+
+
+# What `study.json` holds, and which numbers its rows have.
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    **dict.fromkeys(("study", "title", "command", "created"), (_is_text, "text")),
+    **dict.fromkeys(("files", "figures"), (_are_texts, "a list of file names")),
+    "notes": (_are_texts, "a list of texts"),
+    "rows": (_is_list, "a list of rows"),
+    "environment": (_are_facts, "values by name"),
+}
+_NUMBERS = ("mean", "std", "n", "paper", "paper_std", "ci")
 
 
 def _plain(own: Row) -> Row:
