@@ -42,6 +42,20 @@ def mean_small(numbers: Tensor) -> Tensor:
     """Mean over ranks of a few numbers, summed in rank order: bit-identical on every rank."""
     if not is_distributed():
         return numbers
-    parts = [torch.empty_like(numbers) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, numbers.contiguous())
-    return torch.stack(parts).mean(0)
+    return torch.stack(_gathered(numbers.contiguous())).mean(0)
+
+
+def texts(own: str, device: torch.device) -> list[str]:
+    """What every process says, in rank order. Lengths go first: they may differ."""
+    content = torch.tensor(list(own.encode()), dtype=torch.uint8, device=device)
+    size = torch.tensor([len(content)], device=device)
+    sizes = [int(each) for each in _gathered(size)]
+    padded = torch.nn.functional.pad(content, (0, max(sizes) - len(content)))
+    pairs = zip(_gathered(padded), sizes, strict=True)
+    return [bytes(part[:length].tolist()).decode() for part, length in pairs]
+
+
+def _gathered(own: Tensor) -> list[Tensor]:
+    parts = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, own)
+    return parts

@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence, Losses, NonFinite
+from trimol.gradients import _reduce as reduce
 from trimol.gradients._delivery import Delivery, Heads, Length
 from trimol.gradients._params import checked
+from trimol.methods import _handshake as handshake
 from trimol.methods._inherited import inherit_arguments
 
 Needs = Literal["nothing", "losses", "gramian", "product", "jacobian", "representation"]
@@ -147,6 +149,7 @@ class Method(nn.Module):
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
         self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))
         self.info: Info | None = None
+        self._met = False
 
     def carry(self, **state: Tensor) -> None:
         """Carry these from step to step: as buffers, which are saved and loaded, and reset."""
@@ -224,6 +227,7 @@ class Method(nn.Module):
         self, losses: Sequence[Losses], keep: bool, representation: Sequence[Tensor] | None = None
     ) -> Evidence:
         """What the losses of this step tell."""
+        self.meet(lambda: handshake.of_losses(losses, keep=keep))
         self._check_count(len(losses), self.due and not keep)
         return Evidence(losses, self.params, self.objectives, representation, self.delivery)
 
@@ -231,6 +235,19 @@ class Method(nn.Module):
     def delivery(self) -> Delivery:
         """What becomes of the direction: its length, and what is not weighed."""
         return Delivery(self.length, self.max_norm, self.heads)
+
+    def meet(self, more: Callable[[], Mapping[str, object]]) -> None:
+        """Before the first step of several processes: all must have the same method and parameters.
+
+        Where they do not, all of them raise the same line. Later calls do nothing.
+
+        Args:
+            more: Gives what else must be the same on every process, by name.
+        """
+        if self._met or not reduce.is_distributed():
+            return
+        handshake.meet({**handshake.of_method(self), **more()}, _home(self.params[0].device))
+        self._met = True
 
     def _take(self, evidence: Evidence, keep: bool) -> Tensor:
         """One step: new weights where they are due, then the scalar."""

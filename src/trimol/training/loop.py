@@ -34,6 +34,7 @@ from trimol._failures import BadValue, Diverged
 from trimol.data import IndependentDraws, split
 from trimol.gradients import _reduce as reduce
 from trimol.methods import Method
+from trimol.methods import _handshake as handshake
 from trimol.tasks import Batch, Data, Task
 from trimol.tasks import _answers as answers
 
@@ -218,6 +219,7 @@ def _step(run: Run, watch: Callable[[Run], None] | None) -> None:
 
 def scalar(run: Run) -> Tensor:
     """What the method makes of the losses of the next step: as many draws as it takes."""
+    run.method.meet(lambda: handshake.of_model(run.model))
     (indices,) = run.sampler.indices(run.step)
     drawn = [_drawn(run, part) for part in split(indices, _parts(run))]
     vectors, counts = _joined(run, drawn)
