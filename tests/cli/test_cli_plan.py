@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from trimol.cli import plan
+from trimol.cli import main, plan
 from trimol.cli._reporting import UsageError
 
 
@@ -13,6 +13,19 @@ def test_text(capsys):
     out = capsys.readouterr().out
     assert "T = 464" in out
     assert "given up: the distance from the conflict-avoiding direction" in out
+
+
+def test_the_measured_alternative_is_offered_and_runs(tmp_path, monkeypatch, capsys):
+    assert plan.main(["40", "--steps", "3"]) == 0
+    out = capsys.readouterr().out
+    assert "An order says how an error moves with n. It does not say how large" in out
+    commands = [line.strip() for line in out.splitlines() if line.startswith("  trimol compare ")]
+    assert len(commands) == 3
+    assert plan.main(["40", "--steps", "3", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["measure"] == commands
+    monkeypatch.chdir(tmp_path)
+    arguments = commands[0].replace("TASK", "quadratic").split()[1:]
+    assert main([*arguments, "--batch-size", "8", "--seeds", "1", "--quiet"]) == 0
 
 
 def test_json(capsys):

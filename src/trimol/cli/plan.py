@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from textwrap import fill
 from typing import Annotated, Any, SupportsFloat
 
 from tyro.conf import Positional
@@ -14,10 +15,21 @@ from trimol.cli._values import Maybe, count, positive, typed, whole_number
 from trimol.theory._constants import Constants
 from trimol.theory._planning import Objective, Plan, plan
 
+ORDERS = (
+    "An order says how an error moves with n. It does not say how large the error is, nor which γ "
+    "is best on your losses: these step sizes start a search. To measure γ on your own task, and "
+    "then the step size in the same way (read R_opt, R_pop and E_ca):"
+)
+
 
 @dataclass(frozen=True)
 class Options:
     """Step sizes and steps for MoDo from a goal, by the theory, and what the goal gives up.
+
+    What a bound's order can tell: how an error moves with N, and which errors pull against each
+    other. What it cannot: how large an error is, and which γ is best for your losses. On MNIST the
+    planned γ has more than twice the R_opt of a γ near 0.01. So the output ends with commands that
+    measure γ on your own task.
 
     Without constants the numbers are powers of N and start a search, nothing more. With the
     constants of the problem (--ell-f, --ell-f1 and --losses at least;
@@ -63,7 +75,16 @@ def main(arguments: Sequence[str]) -> int:
         print_json(_plain(made))
     else:
         print(made)
+        print(f"\n{fill(ORDERS, 80)}\n")
+        print("\n".join(f"  {line}" for line in measured(made)))
     return 0
+
+
+def measured(made: Plan) -> list[str]:
+    """Commands that measure the planned γ beside slower weights, on a task of the user's."""
+    rates = [made.gamma, made.gamma / 10, made.gamma / 100]
+    common = f"trimol compare TASK --methods modo --steps {made.T} --set modo.lr={made.alpha:.3g}"
+    return [f"{common} --set modo.gamma={rate:.3g} --out runs/gamma-{rate:.3g}" for rate in rates]
 
 
 def _constants(options: Options) -> Constants | None:
@@ -103,6 +124,7 @@ def _plain(made: Plan) -> dict[str, Any]:
         "trivial": made.trivial,
         "refused": made.refused,
         "given_up": list(made.given_up),
+        "measure": measured(made),
     }
 
 
