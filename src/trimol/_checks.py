@@ -95,6 +95,23 @@ def vector(name: str, value: "Tensor | Sequence[float]", objectives: int) -> "Te
     return tensor
 
 
+def losses_at_least_zero(losses: "Tensor", why: str) -> None:
+    """Refuse a negative loss, (…, M), and name it; NaN is for others to find.
+
+    >>> import torch
+    >>> losses_at_least_zero(torch.tensor([0.5, -2.0]), "since their ratios are compared")
+    Traceback (most recent call last):
+    trimol._failures.BadValue: losses must be at least 0, since their ratios are compared, found -2 \
+for objective 1
+    """
+    if (losses < 0).any():
+        place = int(losses.nan_to_num().argmin())
+        raise BadValue(
+            f"losses must be at least 0, {why}, found {losses.flatten()[place].item():g} "
+            f"for objective {place % losses.shape[-1]}"
+        )
+
+
 def weights(
     value: "Tensor | Sequence[float] | None", objectives: int, name: str = "weights"
 ) -> "Tensor":

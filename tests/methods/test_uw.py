@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -78,8 +80,35 @@ def test_constant_losses_come_to_half_their_inverse(losses, lr):
 def test_a_loss_of_zero_is_finite():
     weights = torch.full((2,), 0.5, dtype=torch.float64)
     for _ in range(1000):
-        weights = uw_step(weights, torch.tensor([0.0, 1.0], dtype=torch.float64), 0.01)
-    assert weights.isfinite().all()
+        weights = uw_step(weights, torch.tensor([0.0, 1.0], dtype=torch.float64), 0.5)
+    assert weights.float().isfinite().all()
+    assert weights[0].item() == pytest.approx(0.5 * math.exp(69))
+
+
+@pytest.mark.parametrize("lr", [0.1, 1.0])
+def test_one_huge_loss_is_forgotten(lr):
+    """λ goes to the best for that loss, not to zero, and comes back for the losses that follow."""
+    x = torch.ones(2, requires_grad=True)
+    uw = trimol.UW([x], 2, lr=lr, weights=[0.5, 0.5])
+    uw(torch.stack([1e6 * x[0], x[1]]))
+    torch.testing.assert_close(uw.weights, torch.tensor([5e-7, 0.5]).double())
+    for _ in range(int(60 / lr)):
+        uw(x * 1)
+    torch.testing.assert_close(uw.weights, torch.tensor([0.5, 0.5]).double(), rtol=1e-4, atol=0)
+
+
+def test_a_negative_loss_is_named_and_changes_nothing():
+    x = torch.ones(3, requires_grad=True)
+    uw = trimol.UW([x], 3)
+    message = (
+        "^losses must be at least 0, since UW learns the logarithm of their size, found -0.25 for "
+        "objective 1$"
+    )
+    with pytest.raises(ValueError, match=message):
+        uw(x * torch.tensor([1.0, -0.25, 2.0]))
+    fresh = trimol.UW([x], 3)
+    uw(x * 1), fresh(x * 1)
+    assert torch.equal(uw.weights, fresh.weights)
 
 
 @pytest.mark.parametrize(

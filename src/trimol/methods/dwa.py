@@ -31,7 +31,7 @@ class DWA(Method):
     epoch is ``period`` steps. The first two epochs are trained with ``weights``. Here λ sums to
     one; the paper's sums to M, a factor that the learning rate takes.
 
-    One backward: plain training. Losses must be positive.
+    One backward: plain training. Losses must not be negative.
 
     Args:
         temperature: T; the larger, the nearer to uniform.
@@ -83,7 +83,9 @@ class DWA(Method):
 
     def weigh(self, evidence: Evidence) -> State:
         """New weights at the end of an epoch, for the next one."""
-        total, seen = self.total + evidence.values().to(self.total), self.seen + 1
+        losses = evidence.values().to(self.total)
+        checks.losses_at_least_zero(losses, "since DWA compares their ratios")
+        total, seen = self.total + losses, self.seen + 1
         count = seen.to(total.device)[..., None]
         ended, compares = count % self.period == 0, count > self.period
         last = total / self.period

@@ -115,8 +115,7 @@ class GradNorm(Method):
         gramian = evidence.gramian(of=self.layer).to(self.weights)
         norms = gramian.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
         losses = evidence.values().to(self.weights)
-        if (losses < 0).any():
-            raise BadValue(f"losses must not be negative, found {losses.tolist()}")
+        checks.losses_at_least_zero(losses, "since GradNorm compares their ratios")
         known = self.initial.any(-1, keepdim=True)
         initial = _positive("the first losses", torch.where(known, self.initial, losses))
         moved = gradnorm_step(self.weights, norms, losses / initial, self.alpha, self.lr)

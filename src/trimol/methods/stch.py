@@ -14,7 +14,8 @@ from trimol.methods.base import Method, Needs, Options
 
 def stch_weights(losses: Tensor, prefer: Tensor, mu: float | Tensor) -> Tensor:
     """p softmax(p (f − z)/μ), given f − z: the gradient of the scalarization (batchable)."""
-    return prefer * torch.softmax(prefer * losses / mu, -1)
+    high = prefer * losses
+    return prefer * torch.softmax((high - high.amax(-1, keepdim=True)) / mu, -1)  # no overflow
 
 
 class STCH(Method):

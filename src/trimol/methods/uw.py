@@ -1,5 +1,6 @@
 """UW: weights that are learned as the inverse of each loss's noise."""
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Unpack
 
@@ -12,9 +13,19 @@ from trimol.gradients import Evidence
 from trimol.methods.base import Method, Needs, StepOptions
 
 
+# λ = ½ exp(−s) with |s| at most this: the best λ of losses from 1e-30 to 1e30, finite in float32.
+_FARTHEST = 69.0
+
+
 def uw_step(weights: Tensor, losses: Tensor, lr: float | Tensor) -> Tensor:
-    """λ ← λ exp(η(½ − λℓ)): the gradient step on s, written for λ = ½ exp(−s) (batchable)."""
-    return weights * torch.exp(lr * (0.5 - weights * losses))
+    """λ ← λ exp(η(½ − λℓ)): the gradient step on s, written for λ = ½ exp(−s) (batchable).
+
+    No step takes λ below 1/(2ℓ), the best for this loss: from there on the objective would rise.
+    """
+    moved = weights * torch.exp(lr * (0.5 - weights * losses))
+    best = 0.5 / losses.clamp_min(torch.finfo(losses.dtype).tiny)
+    moved = torch.where(weights > best, torch.maximum(moved, best), moved)
+    return moved.clamp(0.5 * math.exp(-_FARTHEST), 0.5 * math.exp(_FARTHEST))
 
 
 class UW(Method):
@@ -34,7 +45,10 @@ class UW(Method):
     of the method, and so is its start: ½, as published (s = 0, σ = 1) for Gaussian losses; for
     cross-entropies the paper has twice that (``weights=[0.5, 1.0]``).
 
-    One backward: plain training. Losses must be positive, and η λ ℓ well below one.
+    One backward: plain training. Losses must not be negative: λ would grow without bound, and an
+    error says which it was. A single huge loss takes λ_m to its best, 1/(2 ℓ_m), and no further,
+    where a plain gradient step would take it to zero for good; from there it comes back by a factor
+    of exp(η/2) a step. s stays within ±69: the best λ of losses from 1e-30 to 1e30.
 
     Args:
         lr: η, the step size of s.
@@ -78,7 +92,9 @@ class UW(Method):
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """½ exp(−s) after the gradient step on s."""
-        return uw_step(self.weights, evidence.values().to(self.weights), self.lr)
+        losses = evidence.values().to(self.weights)
+        checks.losses_at_least_zero(losses, "since UW learns the logarithm of their size")
+        return uw_step(self.weights, losses, self.lr)
 
     def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
         """One gradient step on (x, s): x moves with the old s."""
