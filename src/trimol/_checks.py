@@ -99,10 +99,9 @@ def losses_at_least_zero(losses: "Tensor", why: str) -> None:
     """Refuse a negative loss, (…, M), and name it; NaN is for others to find.
 
     >>> import torch
-    >>> losses_at_least_zero(torch.tensor([0.5, -2.0]), "since their ratios are compared")
+    >>> losses_at_least_zero(torch.tensor([0.5, -2.0]), "being sizes")
     Traceback (most recent call last):
-    trimol._failures.BadValue: losses must be at least 0, since their ratios are compared, found -2 \
-for objective 1
+    trimol._failures.BadValue: losses must be at least 0, being sizes, found -2 for objective 1
     """
     if (losses < 0).any():
         place = int(losses.nan_to_num().argmin())

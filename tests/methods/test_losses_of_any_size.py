@@ -1,4 +1,4 @@
-"""Zero, negative, tiny, huge and broken losses: each method is right afterwards, or says one line."""
+"""Zero, negative, tiny, huge and broken losses: weighed right, or refused in one line."""
 
 import warnings
 

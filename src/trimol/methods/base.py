@@ -17,6 +17,7 @@ from trimol.gradients._delivery import Delivery, Heads, Length
 from trimol.gradients._params import checked
 from trimol.methods import _handshake as handshake
 from trimol.methods._inherited import inherit_arguments
+from trimol.methods._reach import Reach
 
 Needs = Literal["nothing", "losses", "gramian", "product", "jacobian", "representation"]
 State = Mapping[str, Tensor]
@@ -150,6 +151,7 @@ class Method(nn.Module):
         self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))
         self.info: Info | None = None
         self._met = False
+        self._reach = Reach()
 
     def carry(self, **state: Tensor) -> None:
         """Carry these from step to step: as buffers, which are saved and loaded, and reset."""
@@ -251,6 +253,8 @@ class Method(nn.Module):
 
     def _take(self, evidence: Evidence, keep: bool) -> Tensor:
         """One step: new weights where they are due, then the scalar."""
+        if not keep:  # a batch without samples of an objective may leave its branch out
+            self._reach.follow(type(self).__name__, self.params, evidence)
         before = self.weights
         updated = self.due and not keep and self._update(evidence)
         result = evidence.scalar(before) if keep else self.scalar(evidence, before, self.weights)
@@ -275,6 +279,7 @@ class Method(nn.Module):
         self.step.zero_()
         self.skipped.zero_()
         self.info = None
+        self._reach = Reach()
         return self
 
     def extra_repr(self) -> str:

@@ -12,7 +12,6 @@ from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.methods.base import Method, Needs, StepOptions
 
-
 # λ = ½ exp(−s) with |s| at most this: the best λ of losses from 1e-30 to 1e30, finite in float32.
 _FARTHEST = 69.0
 
