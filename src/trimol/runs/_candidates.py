@@ -139,5 +139,6 @@ def _with(candidate: Candidate, name: str, value: float) -> Candidate:
     """The candidate with another number."""
     if name == "lr":
         return replace(candidate, lr=value)
-    where = "hyperparameters" if name in candidate.hyperparameters else "task_options"
-    return replace(candidate, **{where: {**getattr(candidate, where), name: value}})
+    if name in candidate.hyperparameters:
+        return replace(candidate, hyperparameters={**candidate.hyperparameters, name: value})
+    return replace(candidate, task_options={**candidate.task_options, name: value})

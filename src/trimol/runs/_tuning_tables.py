@@ -132,13 +132,12 @@ def of_candidates(
         Paired(each, scores[first]) if math.isfinite(level) else None
         for each, level in zip(scores, levels, strict=True)
     ]
-    others = [
-        None if pair is None or number == first else pair.p for number, pair in enumerate(behind)
-    ]
-    apart = holm(others)
-    alone = [
-        max(range(len(scores)), key=[each[seed] for each in scores].__getitem__)
-        for seed in range(len(scores[0]))
+    p_values = holm(
+        [None if pair is None or i == first else pair.p for i, pair in enumerate(behind)]
+    )
+    # With each seed alone: the first of those that are best.
+    firsts = [
+        max(range(len(scores)), key=by_seed.__getitem__) for by_seed in zip(*scores, strict=True)
     ]
     return [
         {
@@ -154,11 +153,13 @@ def of_candidates(
             "edge": ", ".join(edges(candidate, series.candidates)),
             "behind": None if pair is None else fmean(pair.apart),
             "behind_ci": None if pair is None else pair.ci,
-            "worse": None if apart[number] is None else apart[number] < 1 - LEVEL,
-            "first_of_seeds": alone.count(number),
+            "worse": None if p is None else p < 1 - LEVEL,
+            "first_of_seeds": firsts.count(number),
             "note": notes[number],
         }
-        for number, (candidate, pair) in enumerate(zip(series.candidates, behind, strict=True))
+        for number, (candidate, pair, p) in enumerate(
+            zip(series.candidates, behind, p_values, strict=True)
+        )
     ]
 
 
