@@ -57,5 +57,7 @@ def inner(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
 
 
 def norm(tensors: Sequence[Tensor]) -> Tensor:
-    """‖a‖ over a list of tensors, in float64."""
-    return inner(tensors, tensors).sqrt()
+    """‖a‖ over a list of tensors, in float64 (added up in it: no copy is made)."""
+    parts = [torch.linalg.vector_norm(t.detach(), dtype=torch.float64) for t in tensors]
+    total: Tensor = torch.linalg.vector_norm(torch.stack([p.to(parts[0].device) for p in parts]))
+    return total

@@ -67,6 +67,7 @@ AS_IT_IS = Delivery()
 def lengths(parts: Tensor | Sequence[Tensor]) -> Tensor:
     """‖d‖ of each of R directions: R × d, or one R × shape tensor for every parameter."""
     each = [parts] if isinstance(parts, Tensor) else parts
-    norms = [torch.linalg.vector_norm(p.detach().flatten(1).double(), dim=1) for p in each]
+    double = torch.float64
+    norms = [torch.linalg.vector_norm(p.detach().flatten(1), dim=1, dtype=double) for p in each]
     total: Tensor = torch.linalg.vector_norm(torch.stack(norms), dim=0)
     return total
