@@ -252,8 +252,9 @@ def test_several_processes_interrupted_and_failing(tmp_path: Path) -> None:
     saved = [folder for _, folder in runs if (folder / "checkpoint.pt").exists()]
     assert saved
     (tmp_path / "mgda").mkdir(exist_ok=True)  # if it had not begun
-    (tmp_path / "mgda" / "checkpoint.pt").write_bytes(b"damaged")
-    with pytest.raises(RunError, match=r"checkpoint.pt is damaged"):
+    content = {"run": {"step": -1}, "seconds": 0.0}
+    files.write_tensors(tmp_path / "mgda" / "checkpoint.pt", content)
+    with pytest.raises(RunError, match=r"checkpoint.pt does not fit this run.*found -1"):
         execute_all(runs, jobs=2)
 
 
