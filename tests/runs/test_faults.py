@@ -70,6 +70,7 @@ FAULTS = {
     "raise Odd('one')": "Odd: one",
     "raise GeneratorExit('x')": "GeneratorExit: x",
     "raise ValueError('x')": "ValueError: x",
+    "raise StopIteration": "StopIteration",
 }
 SMALL = ("--steps", "6", "--batch-size", "8", "--quiet")
 

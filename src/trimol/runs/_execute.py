@@ -509,7 +509,8 @@ class _Alone:
             assessment = assess(self.run, rho=rho)
         except NotFinite as error:
             raise unmeasured(self.step) from error
-        yield assessment.record, assessment.errors.direction
+        # No generator: in one, a task's StopIteration would come out as something else.
+        return iter([(assessment.record, assessment.errors.direction)])
 
     def module(self, place: int) -> nn.Module:
         return self.run.model
