@@ -20,7 +20,7 @@ from trimol.runs.study import Row, Study
 
 TASK = "mnist"
 OPTIONS: dict[str, Any] = {"seed": None}  # each run splits the images by its own seed
-CHECKPOINTS = 5  # of a run, if nothing interrupts it
+CHECKPOINTS, FURTHEST = 5, 2000  # of a run, if nothing interrupts it; steps between two at most
 
 
 def table3(context: Context) -> Study:
@@ -59,7 +59,7 @@ def setting(
         hyperparameters=dict(hyperparameters),
         steps=steps,
         batch_size=batch_size,
-        checkpoint_every=max(1, steps // CHECKPOINTS),
+        checkpoint_every=min(max(1, steps // CHECKPOINTS), FURTHEST),
         **given,
     )
 
