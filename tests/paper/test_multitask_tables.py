@@ -195,7 +195,7 @@ def test_the_comparison_is_what_the_file_says(tmp_path: Path) -> None:
     assert (quick.epochs, quick.seeds, quick.options["image_size"]) == (2, 1, 64)
     assert len(quick.methods["static"]) == 1
     name = "table-appendix-officehome"  # overrules its regime
-    assert multitask.planned_comparison(name, context, "frozen").epochs == 15
+    assert multitask.planned_comparison(name, context, "frozen").epochs == 10
     assert multitask.planned_comparison(name, context, "finetune").epochs == 100
     hurried = multitask.planned_comparison(name, replace(context, quick=True), "frozen")
     assert hurried.epochs == 2
