@@ -241,3 +241,38 @@ def test_a_stopped_simulation_goes_on_bit_for_bit(tmp_path, monkeypatch, kind):
     resumed = simulate(task, arms, kept=kept, **options)
     assert torch.equal(resumed.x, whole.x)
     assert torch.equal(resumed.weights, whole.weights)
+
+
+# --- batches that grow ----------------------------------------------------------------------------
+
+
+def test_growing_batches_are_means_of_as_many_samples():
+    """With samples 0 and 1 the mean of k draws is a multiple of 1/k, and ½ on average."""
+    data = np.array([[0.0], [1.0], [0.0], [1.0], [0.0], [1.0]])
+    means = np.stack([simulation.growing_mean(seed, 0, 2, 3, data)[:, 0] for seed in range(400)])
+    counts = 2 + 3 * np.arange(simulation.BLOCK)
+    assert np.allclose(means * counts, np.round(means * counts), atol=1e-9)
+    assert means.mean(0) == pytest.approx(0.5, abs=0.11)
+    # A mean of k draws of variance ¼, few (as indices) or many (as a multinomial law) alike.
+    assert 4 * counts * means.var(0) == pytest.approx(1.0, abs=0.35)
+    assert (4 * counts * means.var(0)).mean() == pytest.approx(1.0, abs=0.02)
+
+
+def test_a_growing_run_is_what_the_ordinary_loop_gives():
+    arm = Arm("smg", 0.05, batch=1, growth=2)
+    data = QUADRATIC.draw([0])
+    trace = simulate(QUADRATIC, [arm], data=data, start=QUADRATIC.start, seeds=[5], steps=12)
+    means = torch.from_numpy(simulation.growing_mean(5, 0, 1, 2, data[0].numpy()))
+    x = QUADRATIC.start.clone().requires_grad_()
+    smg, sgd = trimol.SMG([x], 3), torch.optim.SGD([x], lr=0.05)
+    for z in means[:12]:
+        sgd.zero_grad()
+        smg(QUADRATIC.values(x, z)).backward()
+        sgd.step()
+    assert torch.allclose(trace.x[0, 0, 0], x.detach(), rtol=1e-10)
+
+
+def test_growth_needs_a_batch():
+    with pytest.raises(ValueError, match="growth must be at least 0, and 0 without a batch"):
+        simulate(QUADRATIC, [Arm("smg", 0.1, growth=1)], data=QUADRATIC.draw([0]),
+                 start=QUADRATIC.start, seeds=[0], steps=1)  # fmt: skip

@@ -37,13 +37,14 @@ class Arm:
     """One setting of one method: its name, α, hyper-parameters, and samples per step.
 
     The samples are those of all draws, drawn with replacement; None: the whole training set in
-    every draw.
+    every draw. Those of a method with one draw can grow by ``growth`` with every step, as SMG's do.
     """
 
     method: str
     lr: float
-    hyperparameters: Mapping[str, float] = field(default_factory=dict)
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     batch: int | None = None
+    growth: int = 0
 
 
 @dataclass(frozen=True)
@@ -171,20 +172,42 @@ def sample_indices(seed: int, block: int, count: int, size: int) -> np.ndarray:
     return np.asarray((words >> (64 - _WORD_BITS)) * 2.0**-_WORD_BITS * size, dtype=np.int64)
 
 
+def growing_mean(seed: int, block: int, first: int, growth: int, data: np.ndarray) -> np.ndarray:
+    """The mean of every step's samples, steps × d, for ``first`` + ``growth`` · step of them.
+
+    Drawn with replacement from ``data``, n × d, as `sample_indices` are: as indices where they are
+    few, else as how often each sample comes (a multinomial law), which is the same.
+    """
+    random = np.random.Generator(stream(seed, 0, block, purpose=1))
+    size = len(data)
+    counts = first + growth * np.arange(block * BLOCK, (block + 1) * BLOCK)
+    means = np.empty((BLOCK, data.shape[1]))
+    few = counts < size  # the first so many steps, as counts grow
+    some, many = counts[few], counts[~few]
+    if len(some):
+        drawn = data[random.integers(size, size=some.sum())]
+        means[few] = np.add.reduceat(drawn, some.cumsum() - some) / some[:, None]
+    if len(many):
+        often = random.multinomial(many, np.full(size, 1 / size))
+        means[~few] = often @ data / many[:, None]
+    return means
+
+
+Budget = tuple[int | None, int, int]  # samples of the first step (None: all), draws, growth
+
+
 class Blocks:
     """The samples of all replicas, a block of steps at a time (`sample_indices`).
 
-    F is linear in z, so that all samples of a draw are one: their mean. For each arm ``budgets``
-    has its samples per step (None: all, in every draw), and its draws.
+    F is linear in z, so that all samples of a draw are one: their mean. ``budgets`` are those of
+    the arms.
     """
 
-    def __init__(
-        self, data: Tensor, seeds: Sequence[int], budgets: Sequence[tuple[int | None, int]]
-    ) -> None:
+    def __init__(self, data: Tensor, seeds: Sequence[int], budgets: Sequence[Budget]) -> None:
         self.data, self.seeds, self.budgets = data, list(seeds), list(budgets)
-        self.draws = max(draws for _, draws in budgets)
+        self.draws = max(draws for _, draws, _ in budgets)
         self.block = -1
-        self.means: dict[tuple[int | None, int], Tensor] = {}
+        self.means: dict[Budget, Tensor] = {}
 
     def batch(self, step: int) -> tuple[Tensor]:
         """The mean of every draw, R × draws × d; arms with fewer draws repeat their last one."""
@@ -196,13 +219,20 @@ class Blocks:
 
     def budget(self, step: int) -> int:
         """Samples of a step: of the arm that takes most."""
-        return max(batch or draws * self.data.shape[1] for batch, draws in self.budgets)
+        return max(
+            draws * self.data.shape[1] if batch is None else batch + growth * step
+            for batch, draws, growth in self.budgets
+        )
 
-    def _means(self, batch: int | None, draws: int) -> Tensor:
+    def _means(self, batch: int | None, draws: int, growth: int) -> Tensor:
         """Steps × trials × draws × d."""
         trials, size, _ = self.data.shape
         if batch is None:
             return self.data.mean(1)[:, None].expand(BLOCK, -1, self.draws, -1)
+        if growth:
+            pairs = zip(self.seeds, self.data.numpy(), strict=True)
+            grown = [growing_mean(seed, self.block, batch, growth, own) for seed, own in pairs]
+            return torch.from_numpy(np.stack(grown, 1))[:, :, None].expand(-1, -1, self.draws, -1)
         drawn = [sample_indices(seed, self.block, batch, size) for seed in self.seeds]
         samples = self.data[torch.arange(trials)[:, None], torch.from_numpy(np.stack(drawn, 1))]
         means = [draw.mean(2) for draw in samples.split(sizes(batch, draws), dim=2)]
@@ -246,7 +276,8 @@ def _alike(arms: Sequence[Arm]) -> list[list[int]]:
     kinds: dict[tuple[Any, ...], list[int]] = {}
     for i, arm in enumerate(arms):
         draws = arm.hyperparameters.get("draws")
-        kinds.setdefault((arm.method, arm.batch, draws, *sorted(arm.hyperparameters)), []).append(i)
+        kind = (arm.method, arm.batch, arm.growth, draws, *sorted(arm.hyperparameters))
+        kinds.setdefault(kind, []).append(i)
     return list(kinds.values())
 
 
@@ -261,7 +292,11 @@ def _program(
     """Arm by arm, the trials of each in a row, as replicas."""
     trials, _, dimension = data.shape
     parts = [_replicated(task, kind, trials) for kind in kinds]
-    budgets = [(a.batch, part.draws) for part, kind in zip(parts, kinds, strict=True) for a in kind]
+    budgets = [
+        (arm.batch, part.draws, arm.growth)
+        for part, kind in zip(parts, kinds, strict=True)
+        for arm in kind
+    ]
     program = Replicas(
         task,
         _Several(parts),
@@ -286,11 +321,11 @@ def _replicated(task: Formula, arms: Sequence[Arm], trials: int) -> Replicated:
     return replicated(arms[0].method, replicas=replicas, objectives=len(task.objectives), **values)
 
 
-def _spread(values: Sequence[float], trials: int) -> Any:
+def _spread(values: Sequence[Any], trials: int) -> Any:
     """One value where all agree, else one per replica."""
     if all(value == values[0] for value in values):
         return values[0]
-    return torch.tensor(values, dtype=torch.float64).repeat_interleave(trials)
+    return torch.tensor(values, dtype=torch.float64).repeat_interleave(trials, 0)
 
 
 def _see(seen: list[tuple[Tensor, Tensor]], asked: set[int]) -> Callable[[Replicas], None]:
@@ -312,6 +347,9 @@ def _stops(done: int, steps: int) -> list[int]:
 def _check(arms: Sequence[Arm], data: Tensor, seeds: Sequence[int], steps: int) -> None:
     if not arms:
         raise BadValue("arms must not be empty")
+    for arm in arms:
+        if arm.growth < 0 or (arm.growth and arm.batch is None):
+            raise BadValue(f"growth must be at least 0, and 0 without a batch, found {arm.growth}")
     if data.dim() != 3:
         raise BadValue(f"data must have shape trials × n × d, found {tuple(data.shape)}")
     if len(seeds) != len(data):
