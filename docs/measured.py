@@ -227,9 +227,12 @@ def _notes(notes: list[str]) -> str:
 def _claims(rows: list[Row]) -> str:
     lines = [
         [
-            f"“{row['quote']}” ({row['where']})",
-            f"**{row['verdict']}**",
-            "" if row["mean"] is None else _interval(row),
+            cell.replace("|", "\\|")
+            for cell in (
+                f"“{row['quote']}” ({row['where']})",
+                f"**{row['verdict']}**",
+                "" if row["mean"] is None else _interval(row),
+            )
         ]
         for row in rows
     ]

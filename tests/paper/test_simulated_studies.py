@@ -5,11 +5,23 @@ import polars
 import pytest
 import torch
 
+from trimol.paper import _simulation as simulation
 from trimol.paper import _theory_runs as theory_runs
 from trimol.paper import _toy_runs as toy_runs
-from trimol.paper import fig3
+from trimol.paper import fig2, fig3
+from trimol.paper._nonconvex_runs import EXAMPLES, drawn_samples, nonconvex, over_groups
+from trimol.paper._region_runs import GROWTHS, grown
 from trimol.paper._simulation import Arm, simulate
-from trimol.paper._theory_runs import COURSES, below, constants, courses, problem, twins
+from trimol.paper._theory_runs import (
+    COURSES,
+    RHO_STATIC,
+    below,
+    constants,
+    courses,
+    problem,
+    static_weights,
+    twins,
+)
 from trimol.paper._toy_runs import ARMS, toy
 from trimol.paper.fig3 import Sweep, sweep, sweeps
 from trimol.paper.tasks.toy import STARTS, Toy
@@ -145,6 +157,7 @@ def test_courses_measure_what_is_promised_and_stay_under_the_bounds(tmp_path):
         assert set(course.promised) <= set(rows["error"].unique())
     known = table.drop_nulls("bound")
     assert (known["measured"] < known["bound"]).all()
+    assert set(known["course"].unique()) == {each.name for each in COURSES} - {"MoCo"}
     runs = {name: table.filter(polars.col("error") == name)["measured"] for name in
             ("E_ca", "E_ca_unbiased")}  # fmt: skip
     assert (runs["E_ca_unbiased"] <= runs["E_ca"]).all()
@@ -167,3 +180,104 @@ def test_the_example_is_above_the_printed_bound(tmp_path):
     line = below(tmp_path, samples=(64,), runs=400).to_dicts()[0]
     assert line["measured"] - 3 * line["error"] > line["printed"]
     assert line["measured"] + 4 * line["error"] > line["bound"]
+
+
+def test_courses_take_the_methods_of_their_theorems():
+    arms = {course.name: course.arm(64) for course in COURSES}
+    assert arms["SMG"] == Arm("smg", 0.125, {}, batch=1, growth=1)
+    assert arms["MoCo"] == Arm("moco", 2 * 64**-0.75, {"beta": 0.125}, batch=1)
+    assert arms["optimization"].hyperparameters["draws"] == 3
+
+
+# --- static weights -------------------------------------------------------------------------------
+
+
+def test_static_weights_end_where_theory_says(tmp_path):
+    """With two bowls a distance D apart, λ = e_1 ends at the first: λ*_2 = ρ/(D² + 2ρ)."""
+    table = static_weights(tmp_path, steps=(1024,), datasets=3, runs=4)
+    task = problem(20, b1=(1.0, 1.0), b2=(1.0, 2.0))
+    rows = table.filter(polars.col("problem") == "M = 2", polars.col("weights") == "(1, 0)")
+    for number, measured in rows.select("dataset", "measured").iter_rows():
+        apart = float(task.draw([number])[0].mean(0).square().sum())
+        share = RHO_STATIC / (apart + 2 * RHO_STATIC)
+        assert measured == pytest.approx(2 * share**2, rel=0.5)
+    worst = table.filter(polars.col("problem") == "M = 3").group_by("weights")
+    means = dict(worst.agg(polars.col("measured").mean()).iter_rows())
+    assert max(means, key=means.get) == "(0, 1, 0)"
+    assert means["(0, 1, 0)"] > 4 / 9
+    assert table["lower"].unique().sort().to_list() == pytest.approx([1 / 4, 4 / 9])
+
+
+# --- stability without convexity ------------------------------------------------------------------
+
+
+def by_hand(example, draws):
+    """MoDo with equal objectives (λ has nothing to choose), one run, sample by sample."""
+    data = [each[:, 0].numpy() for each in example.pair(100)]
+    ends = []
+    for z in data:
+        x = np.pi / 4
+        for pair in draws:
+            x = x - np.pi / 80 * np.cos(x + z[pair]).mean()
+        ends.append(x)
+    return 2 * max((np.cos(ends[0] + at) - np.cos(ends[1] + at)) ** 2 for at in (0, -np.pi / 8))
+
+
+def test_the_papers_example_is_run_as_its_proof_says(tmp_path):
+    """Against a plain loop over the same samples, many runs at once; above the derived bound."""
+    table = nonconvex(tmp_path, samples=(10,), steps=(2,), runs=100)
+    sine = over_groups(table).filter(polars.col("example") == "sine")
+    last = sine.filter(polars.col("T") == 10).to_dicts()[0]
+    draws = [simulation.sample_indices(seed, 0, 2, 100)[:10] for seed in range(100)]
+    wanted = np.mean([by_hand(EXAMPLES["sine"], own) for own in draws])
+    assert last["measured"] == pytest.approx(wanted, rel=1e-6)
+    assert (sine["measured"] > sine["lower"]).all()
+    assert (sine["measured"] < sine["bound"]).all()
+
+
+def test_runs_of_the_steep_example_have_nothing_in_common_once_they_differ(tmp_path):
+    """ε_F² is the chance that the sample was drawn, times E‖∇F(x) − ∇F(x')‖² = 2."""
+    table = nonconvex(tmp_path, samples=(20,), steps=(4, 16), runs=200)
+    found = over_groups(table).filter(polars.col("example") == "steep")
+    for line in found.to_dicts():
+        chance = 1 - (1 - 1 / 20) ** drawn_samples(line["method"], line["T"])
+        assert line["measured"] == pytest.approx(2 * chance, abs=4 * line["error"] + 0.05), line
+        assert line["runs"] == 20
+    smg = found.filter(polars.col("method") == "smg", polars.col("T") == 16).to_dicts()[0]
+    assert smg["bound"] == pytest.approx(4 * 4.5)  # 136 samples of 20: surely drawn
+    assert smg["printed"] == pytest.approx(4 * 4.5 * 16 / 20)
+
+
+def test_gradients_of_the_examples_are_their_derivatives():
+    x, z = torch.tensor([[0.3]]).double(), torch.tensor([[-0.2]]).double()
+    for example, step in (("sine", 1e-6), ("steep", 1e-9)):
+        task = EXAMPLES[example]
+        rise = (task.values(x + step, z) - task.values(x - step, z)) / (2 * step)
+        assert torch.allclose(task.jacobian(x, z)[..., 0], rise, rtol=1e-4, atol=1e-5)
+        bound = task.second_moment()
+        assert float(task.jacobian(x, z).square().sum()) <= bound
+
+
+# --- the regions of Figure 2 ----------------------------------------------------------------------
+
+
+def test_schedules_lie_in_the_regions_that_they_are_named_after():
+    named = {name: fig2.as_printed(own.schedule) for name, own in GROWTHS.items()}
+    assert {name: where for name, where in named.items() if name in ("I", "II", "III", "IV")} == {
+        name: name for name in ("I", "II", "III", "IV")
+    }
+    assert GROWTHS["IV"].derived == pytest.approx({"R_opt": 0.1, "R_gen": 0.1, "E_ca": 0.1})
+    alpha, gamma, steps = GROWTHS["II"].at(256)
+    assert (alpha, gamma, steps) == (pytest.approx(1 / 32), pytest.approx(0.05 * 1024**-0.25), 1024)
+
+
+def test_errors_over_n_are_those_of_the_last_step(tmp_path):
+    table = grown(tmp_path, largest=16, datasets=2, runs=3)
+    assert set(table["error"]) == {"R_opt", "R_gen", "R_pop", "E_ca"}
+    own = table.filter(polars.col("region") == "resting")
+    assert own["n"].unique().sort().to_list() == [8, 16]
+    assert own["T"].unique().sort().to_list() == [64, 256]
+    by_error = {name: own.filter(polars.col("error") == name)["measured"] for name in
+                ("R_opt", "R_gen", "R_pop")}  # fmt: skip
+    assert ((by_error["R_pop"] - by_error["R_opt"]).abs() <= by_error["R_gen"] + 1e-12).all()
+    assert grown(tmp_path, largest=16, datasets=2, runs=3).equals(table)

@@ -1,5 +1,7 @@
 """Every statistic on made-up data whose verdict is known; all three verdicts can be reached."""
 
+from typing import get_args
+
 import numpy as np
 import polars
 import pytest
@@ -117,6 +119,80 @@ def test_share_of_a_comparison():
 
 
 @pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        ([0.05] * 40, "holds"),
+        ([3.0] * 40, "does not hold"),
+        ([0.5] * 40, "depends on the threshold"),
+    ],
+)
+def test_share_at_several_thresholds(ends, expected):
+    table = polars.DataFrame({"away": ends})
+    found = get("share")(table, event="away", thresholds=[0.1, 0.3, 1.0], at_least=0.8)
+    assert found.verdict == expected
+    assert found.words.startswith("fraction of runs with away < 0.3 (")
+    assert found.words.count(" for ") == 3
+
+
+@pytest.mark.parametrize(
+    ("behind", "noise", "expected"),
+    [(0.0, 0.01, "holds"), (1.0, 0.01, "does not hold"), (0.3, 2.0, "inconclusive")],
+)
+def test_as_near_as_those_who_arrived(behind, noise, expected):
+    """Only the second start is behind: one is enough to fail. No number of ours decides."""
+    random = np.random.default_rng(2)
+    rows = []
+    for start in (0, 1):
+        for seed in range(10):
+            there = 0.1 + 0.05 * random.random()
+            moved = noise * random.standard_normal() * start
+            rows.append({"who": "a", "start": start, "seed": seed,
+                         "away": there + behind * start + moved})  # fmt: skip
+            rows.append({"who": "b", "start": start, "seed": seed, "away": there})
+    pair = {"metric": "away", "unit": "seed", "first": {"who": "a"}, "second": {"who": "b"}}
+    found = get("as_near")(polars.DataFrame(rows), by="start", within=[0.2, 5.0], **pair)
+    assert found.verdict == expected
+    assert "(worst: start 1)" in found.words or expected == "holds"
+    assert "of 20 runs of the former" in found.words
+    if expected == "does not hold":
+        assert found.words.endswith("10 within 0.2, 20 within 5")
+
+
+@pytest.mark.parametrize(
+    ("lower", "expected"), [(18, "holds"), (2, "does not hold"), (10, "inconclusive")]
+)
+def test_less_in_most_is_not_moved_by_outliers(lower, expected):
+    ones = [0.5] * lower + [1e6] * (20 - lower)
+    table = polars.DataFrame(
+        {"who": ["a"] * 20 + ["b"] * 20, "start": [0, 2] * 20, "seed": [*range(20)] * 2,
+         "m": [*ones, *[1.0] * 20]}
+    )  # fmt: skip
+    pair = {"metric": "m", "unit": ["start", "seed"], "first": {"who": "a"}, "second": {"who": "b"}}
+    found = get("less_in_most")(table, **pair)
+    assert found.verdict == expected
+    assert found.interval.estimate == lower / 20
+    with pytest.raises(ValueError, match="less_in_most needs units that both have, found none"):
+        get("less_in_most")(table, **{**pair, "unit": ["who", "seed"]})
+
+
+@pytest.mark.parametrize(
+    ("shift", "expected"),
+    [(0.01, "holds"), (1.0, "does not hold"), (0.14, "depends on the threshold")],
+)
+def test_comparable_is_relative_and_tried_at_several_fractions(shift, expected):
+    random = np.random.default_rng(1)
+    base = 10 + 0.01 * random.standard_normal(10)
+    table = polars.DataFrame(
+        {"who": ["a"] * 10 + ["b"] * 10, "seed": [*range(10)] * 2,
+         "m": [*(base * (1 + shift)), *base]}
+    )  # fmt: skip
+    pair = {"metric": "m", "unit": "seed", "first": {"who": "a"}, "second": {"who": "b"}}
+    found = get("comparable")(table, thresholds=[0.05, 0.1, 0.2], **pair)
+    assert found.verdict == expected
+    assert found.interval.estimate == pytest.approx(shift, abs=1e-3)
+
+
+@pytest.mark.parametrize(
     ("shift", "spread", "expected"),
     [(-1.0, 0.1, "holds"), (1.0, 0.1, "does not hold"), (0.0, 1.0, "inconclusive")],
 )
@@ -157,44 +233,15 @@ def test_same():
     assert verdict("same", table, tolerance=0.4, **arguments) == "does not hold"
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [(0.3, 0.5, "holds"), (0.1, 0.2, "does not hold"), (0.1, 0.5, "inconclusive")],
-)
-def test_exponent(low, high, expected):
-    line = {"exponent": (low + high) / 2, "low": low, "high": high, "n": 5, "promised": 0.25,
-            "error": "R_opt", "in": "T"}  # fmt: skip
-    assert verdict("exponent", polars.DataFrame([line]), slack=0.0) == expected
-    near = {**line, "exponent": 0.24, "low": 0.235, "high": 0.245}
-    assert verdict("exponent", polars.DataFrame([near])) == "holds"
-    with pytest.raises(ValueError, match="exponent needs one row, found 2"):
-        get("exponent")(polars.DataFrame([line, line]))
-
-
-def test_bounded():
-    table = polars.DataFrame({"measured": [1.0, 2.0, 9.0], "bound": [2.0, 2.5, None]})
-    found = get("bounded")(table)
-    assert (found.verdict, found.interval.estimate) == ("holds", 0.8)
-    assert verdict("bounded", table.with_columns(bound=polars.lit(1.5))) == "does not hold"
-
-
-@pytest.mark.parametrize(
-    ("bound", "expected"), [(0.5, "holds"), (2.0, "does not hold"), (1.0, "inconclusive")]
-)
-def test_bounded_below(bound, expected):
-    table = polars.DataFrame({"measured": [1.0, 3.0], "error": [0.1, 0.1], "bound": [bound] * 2})
-    table = table.with_columns(runs=100)
-    assert verdict("bounded_below", table, bound="bound") == expected
-
-
-def test_as_printed():
-    table = polars.DataFrame({"mean": [1 / 6, 0.5, 7.0], "paper": [1 / 6, 0.5, None]})
-    assert verdict("as_printed", table) == "holds"
-    assert verdict("as_printed", table.with_columns(mean=polars.lit(0.4))) == "does not hold"
+def test_every_verdict_has_its_meaning_in_one_place():
+    assert set(verdicts.MEANING) == set(get_args(verdicts.Verdict))
+    assert all(verdicts.MEANING.values())
 
 
 def test_all_of():
     assert all_of("holds", "holds") == "holds"
+    assert all_of("holds", "holds, vacuous") == "holds, vacuous"
+    assert all_of("depends on the threshold", "holds") == "depends on the threshold"
     assert all_of("holds", "inconclusive") == "inconclusive"
     assert all_of("inconclusive", "does not hold") == "does not hold"
 
@@ -301,6 +348,17 @@ def test_looking_at_more_groups_widens_the_interval():
 
 
 RIVALS = {"metric": "y", "unit": "seed", "first": "modo", "among": "method"}
+
+
+@pytest.mark.parametrize(
+    ("modo", "mgda", "expected"),
+    [(0.2, 0.1, "holds"), (0.1, 0.2, "does not hold"), (0.1, 0.1, "inconclusive")],
+)
+def test_greatest(modo, mgda, expected):
+    table = choose(grouped(modo=(modo,) * 3, mgda=(mgda,) * 3), {"metric": "a"})
+    found = get("greatest")(table, **RIVALS)
+    assert found.verdict == expected
+    assert "modo minus mgda, the next highest" in found.words
 
 
 @pytest.mark.parametrize(

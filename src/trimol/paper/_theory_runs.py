@@ -1,4 +1,4 @@
-"""Theory against measurement: the errors of MoDo along the theorems' schedules, beside the bounds.
+"""Theory against measurement: errors along the theorems' schedules, beside the bounds.
 
 On strongly convex quadratics with bounded samples every constant of the theorems is known: μ and
 ℓ_{f,1} are curvatures, ℓ_f is the largest gradient in the ball that no iterate can leave
@@ -15,6 +15,7 @@ import polars
 import torch
 from torch import Tensor
 
+from trimol import methods
 from trimol.errors._conflict import conflict_of_sets
 from trimol.paper._simulation import Arm, Trace, measure, simulate
 from trimol.paper._studies import Watch
@@ -33,40 +34,59 @@ MOMENTS = 64  # steps at which a mean over steps is taken
 class Course:
     """Step sizes as powers of T, (factor, a) of factor · T^-a, and what the theorems then promise.
 
-    ``promised`` are the exponents e of the bounds O(T^-e), by error.
+    ``promised`` are the exponents e of the bounds O(T^-e), by error. β is MoCo's.
     """
 
     name: str
     alpha: tuple[float, float]
-    gamma: tuple[float, float]
-    rho: tuple[float, float]
     promised: Mapping[str, float]
+    gamma: tuple[float, float] = (0.0, 0.0)
+    rho: tuple[float, float] = (0.0, 0.0)
+    beta: tuple[float, float] = (0.0, 0.0)
+    method: str = "modo"
+    longest: int = 2**14  # the most steps
 
-    def at(self, steps: int) -> tuple[float, float, float]:
-        """α, γ and ρ for T steps."""
-        alpha, gamma, rho = (
-            factor * steps**-power for factor, power in (self.alpha, self.gamma, self.rho)
-        )
-        return alpha, gamma, rho
+    def at(self, steps: int) -> dict[str, float]:
+        """α, γ, ρ and β for T steps, by name."""
+        sizes = {name: getattr(self, name) for name in ("alpha", "gamma", "rho", "beta")}
+        return {name: factor * steps**-power for name, (factor, power) in sizes.items()}
+
+    def arm(self, steps: int) -> Arm:
+        """The method with its step sizes; batches of one, which grow where the method says so."""
+        own = self.at(steps)
+        if self.method == "modo":
+            return modo(own["alpha"], own["gamma"], own["rho"])
+        tracking = {"beta": own["beta"]} if own["beta"] else {}
+        growth = int(methods.growth(self.method))
+        return Arm(self.method, own["alpha"], tracking, batch=1, growth=growth)
 
 
 # The remark after Theorem "PS optimization error" names the first two; the third makes the terms
-# of Theorem "CA weight distance" vanish together for a fixed ρ.
+# of Theorem "CA weight distance" vanish together for a fixed ρ. The proofs of the theorems on SMG
+# and MoCo name the last two.
 COURSES = (
-    Course("optimization", (1.0, 0.5), (0.05, 0.5), (0.0, 0.0), {"R_opt": 0.25}),
+    Course("optimization", (1.0, 0.5), {"R_opt": 0.25}, gamma=(0.05, 0.5)),
     Course(
-        "conflict", (2.0, 0.75), (0.05, 0.25), (0.05, 0.5), {"R_opt": 0.125, "E_ca_unbiased": 0.25}
+        "conflict", (2.0, 0.75), {"R_opt": 0.125, "E_ca_unbiased": 0.25},
+        gamma=(0.05, 0.25), rho=(0.05, 0.5),
     ),
-    Course("weights", (4.0, 1.0), (0.1, 0.5), (1.0, 0.0), {"E_caw_unbiased": 0.5}),
-)
+    Course(
+        "weights", (4.0, 1.0), {"E_caw_unbiased": 0.5}, gamma=(0.1, 0.5), rho=(1.0, 0.0)
+    ),
+    Course("SMG", (1.0, 0.5), {"R_opt": 0.125, "E_ca": 0.5}, method="smg", longest=2**12),
+    Course(
+        "MoCo", (2.0, 0.75), {"R_opt": 0.0625, "E_ca": 0.25},
+        beta=(1.0, 0.5), method="moco", longest=2**12,
+    ),
+)  # fmt: skip
 
 
-def problem(samples: int) -> Quadratic:
-    """The paper's M, b1 and b2, with samples that are bounded."""
-    return Quadratic(dimension=2, samples=samples, law="uniform", std=0.5)
+def problem(samples: int, **kind: Any) -> Quadratic:
+    """The paper's M, b1 and b2 (or others), with samples that are bounded."""
+    return Quadratic(dimension=2, samples=samples, law="uniform", std=0.5, **kind)
 
 
-def _parts(
+def parts(
     folder: Path,
     name: str,
     table: str,
@@ -103,10 +123,10 @@ def courses(
         root of the mean square over steps and runs, E_ca the mean over steps (both by trapezoids
         over some 60 steps), E_caw that of the last step: what the theorems bound.
     """
-    known = [[each.name, *each.alpha, *each.gamma, *each.rho] for each in COURSES]
+    known = [[each.name, each.method, each.at(2), each.at(4)] for each in COURSES]
     common = {"n": samples, "sets": datasets, "runs": runs, "courses": known}
     settings = [{"T": count, **common} for count in steps]
-    return _parts(
+    return parts(
         folder, "courses", "errors", settings,
         lambda own: _courses(own["T"], samples, datasets, runs), watch,
     )  # fmt: skip
@@ -116,19 +136,20 @@ def _courses(steps: int, samples: int, datasets: int, runs: int) -> polars.DataF
     task = problem(samples)
     sets = task.draw(range(datasets))
     data = sets.repeat_interleave(runs, 0)
+    taken = [course for course in COURSES if steps <= course.longest]
     trace = simulate(
         task,
-        [_modo(*each.at(steps)) for each in COURSES],
+        [each.arm(steps) for each in taken],
         data=data,
         start=task.start,
         seeds=range(len(data)),
         steps=steps,
-        snapshots=_moments(steps),
+        snapshots=moments(steps),
     )
     rows = []
-    for i, course in enumerate(COURSES):
+    for i, course in enumerate(taken):
         own = Trace(trace.steps, trace.x[:, i], trace.weights[:, i])
-        measured = _measured(task, own, data, datasets, course.at(steps)[2])
+        measured = _measured(task, own, data, datasets, course.at(steps)["rho"])
         for number in range(datasets):
             promised = _bounds(constants(task, sets[number]), course, steps)
             rows += [
@@ -139,7 +160,7 @@ def _courses(steps: int, samples: int, datasets: int, runs: int) -> polars.DataF
     return polars.DataFrame(rows, schema_overrides={"bound": polars.Float64})
 
 
-def _moments(steps: int) -> list[int]:
+def moments(steps: int) -> list[int]:
     """Steps from 1 to T: half of them evenly, half evenly in the logarithm.
 
     The first steps count for little in a mean over T steps, but errors are largest there.
@@ -161,7 +182,8 @@ def over_time(values: Tensor, steps: Sequence[int]) -> Tensor:
     return mean
 
 
-def _modo(alpha: float, gamma: float, rho: float = 0.0) -> Arm:
+def modo(alpha: float, gamma: float, rho: float = 0.0) -> Arm:
+    """MoDo as the proofs have it: three draws of one sample."""
     return Arm("modo", alpha, {"gamma": gamma, "rho": rho, "draws": DRAWS}, batch=DRAWS)
 
 
@@ -200,17 +222,88 @@ def constants(task: Quadratic, z: Tensor) -> Constants:
 
 
 def _bounds(known: Constants, course: Course, steps: int) -> dict[str, float]:
-    alpha, gamma, rho = course.at(steps)
-    limits = {
-        "R_opt": bounds.optimization(known, alpha=alpha, gamma=gamma, T=steps, rho=rho),
-        "E_ca": bounds.conflict(known, alpha=alpha, gamma=gamma, T=steps, rho=rho),
-    }
-    if rho > 0:
-        limits["E_caw"] = bounds.conflict_weight(known, alpha=alpha, gamma=gamma, T=steps, rho=rho)
+    """The bounds of a course, by error. MoCo has none: the paper's has no constants."""
+    own = course.at(steps)
+    if course.method == "smg":
+        smg: dict[str, Any] = {"alpha": own["alpha"], "T": steps, "growth": methods.growth("smg")}
+        limits = {
+            "R_opt": bounds.optimization_smg(known, **smg),
+            "E_ca": bounds.conflict_smg(known, **smg),
+        }
+    elif course.method == "modo":
+        sizes: dict[str, Any] = {**own, "T": steps}
+        del sizes["beta"]
+        limits = {
+            "R_opt": bounds.optimization(known, **sizes),
+            "E_ca": bounds.conflict(known, **sizes),
+        }
+        if own["rho"] > 0:
+            limits["E_caw"] = bounds.conflict_weight(known, **sizes)
+    else:
+        limits = {}
     numbers = {name: float(bound) for name, bound in limits.items()}
     # The mean of squares over runs is what the proofs bound; the definition is never larger.
     more = {f"{name}_unbiased": numbers[name] for name in ("E_ca", "E_caw") if name in numbers}
     return {**numbers, **more}
+
+
+# --- static weights -------------------------------------------------------------------------------
+
+RHO_STATIC = 0.1
+# Which λ, and on which problem: the paper's b1 and b2, and two bowls with their centres apart.
+STATIC: Mapping[str, tuple[Mapping[str, Any], tuple[tuple[float, ...], ...]]] = {
+    "M = 3": ({}, ((1, 0, 0), (0, 1, 0), (0, 0, 1), (1 / 3, 1 / 3, 1 / 3))),
+    "M = 2": (
+        {"b1": (1.0, 1.0), "b2": (1.0, 2.0)},
+        ((1, 0), (0.75, 0.25), (0.5, 0.5), (0.25, 0.75), (0, 1)),
+    ),
+}
+
+
+def static_weights(
+    folder: Path,
+    *,
+    steps: Sequence[int],
+    datasets: int = 20,
+    runs: int = 10,
+    watch: Watch | None = None,
+) -> polars.DataFrame:
+    """E_caw of static weights at the last of T steps, α = T^-1/2 / 4 and ρ fixed, for each T.
+
+    Returns:
+        One row for each problem, λ, T and data set: ``measured`` (by its definition, without bias),
+        and the bounds of the proposition's proof, ``lower`` = (1 − 1/M)² and ``upper`` = 2.
+    """
+    settings = [
+        {"problem": name, "T": count, "sets": datasets, "runs": runs, "rho": RHO_STATIC}
+        for name in STATIC
+        for count in steps
+    ]
+    return parts(
+        folder, "static", "weights", settings,
+        lambda own: _static_weights(own["problem"], own["T"], datasets, runs), watch,
+    )  # fmt: skip
+
+
+def _static_weights(name: str, steps: int, datasets: int, runs: int) -> polars.DataFrame:
+    kind, several = STATIC[name]
+    task = problem(20, **kind)
+    data = task.draw(range(datasets)).repeat_interleave(runs, 0)
+    alpha = 0.25 * steps**-0.5
+    arms = [Arm("static", alpha, {"weights": each}, batch=1) for each in several]
+    trace = simulate(task, arms, data=data, start=task.start, seeds=range(len(data)), steps=steps)
+    lower, upper = (float(bound) for bound in bounds.conflict_weight_static(len(several[0])))
+    rows = []
+    for i, weights in enumerate(several):
+        own = measure(task, trace.x[0, i], trace.weights[0, i], data, task.population, RHO_STATIC)
+        measured, _ = conflict_of_sets(own["apart"].unflatten(0, (datasets, runs)))
+        rows += [
+            {"problem": name, "weights": "(" + ", ".join(f"{each:.2g}" for each in weights) + ")",
+             "T": steps, "dataset": number, "measured": float(measured[number]),
+             "lower": lower, "upper": upper}
+            for number in range(datasets)
+        ]  # fmt: skip
+    return polars.DataFrame(rows)
 
 
 # --- stability ------------------------------------------------------------------------------------
@@ -234,7 +327,7 @@ def twins(
         One row for each n and pair: ``measured`` (the mean over runs) and ``bound``.
     """
     settings = [{"n": size, "pairs": pairs, "runs": runs} for size in samples]
-    return _parts(
+    return parts(
         folder, "twins", "stability", settings, lambda own: _twins(own["n"], pairs, runs), watch
     )
 
@@ -249,7 +342,7 @@ def _twins(size: int, pairs: int, runs: int) -> polars.DataFrame:
     known = [constants(task, torch.cat([a, b[:1]])) for a, b in zip(first, second, strict=True)]
     known = [Constants(**{**vars(each), "n": size}) for each in known]
     gamma = min(bounds.largest_gamma(each, steps) for each in known)
-    apart = _apart(task, first, second, _modo(alpha, gamma), steps, runs)
+    apart = _apart(task, first, second, modo(alpha, gamma), steps, runs)
     # ∇f_m(x) − ∇f_m(x') = b_{1,m} A (x − x'), whatever z is.
     squares = (task.b1.square().sum() * (apart @ task.matrix).square().sum(-1)).mean(-1)
     rows = [
@@ -297,7 +390,7 @@ def below(
         gives (``bound``) and the one that the paper prints (``printed``).
     """
     settings = [{"n": size, "runs": runs} for size in samples]
-    return _parts(folder, "below", "example", settings, lambda own: _below(own["n"], runs), watch)
+    return parts(folder, "below", "example", settings, lambda own: _below(own["n"], runs), watch)
 
 
 def _below(size: int, runs: int) -> polars.DataFrame:
@@ -305,7 +398,7 @@ def _below(size: int, runs: int) -> polars.DataFrame:
     steps = example.longest
     gamma = example.gamma_limit(steps)
     first, second = example.data().train[0], example.neighbour()
-    arm = _modo(example.step_size(steps), gamma)
+    arm = modo(example.step_size(steps), gamma)
     chunks = [range(begin, min(begin + _CHUNK, runs)) for begin in range(0, runs, _CHUNK)]
     apart = torch.cat(
         [

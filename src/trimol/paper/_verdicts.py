@@ -1,11 +1,11 @@
-"""The statistics of the ledger of claims: from a study's table to an interval and a verdict.
+"""The verdicts of the ledger of claims, and the statistics of runs that lead to them.
 
-Every function takes a table (rows already chosen) and named arguments, and returns a `Finding`.
-Verdicts come from intervals alone: a claim *holds* where the whole 95 % interval agrees with it,
-*does not hold* where the whole interval contradicts it, and is *inconclusive* otherwise.
+Every statistic takes a table (rows already chosen) and named arguments, and returns a `Finding`.
+Verdicts come from intervals alone; `MEANING` says what each of them means. The statistics of
+theorems (bounds, exponents, printed tables) are in `trimol.paper._theory_verdicts`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,9 +13,27 @@ import numpy as np
 import polars
 
 from trimol._failures import BadValue
-from trimol.runs.statistics import LEVEL, Interval, Paired, fraction, interval, mean, quantile
+from trimol.runs.statistics import LEVEL, Interval, Paired, fraction, interval, mean
 
-Verdict = Literal["holds", "does not hold", "inconclusive", "not tested"]
+Verdict = Literal[
+    "does not hold",
+    "depends on the threshold",
+    "inconclusive",
+    "holds, vacuous",
+    "holds",
+    "not tested",
+]
+# What a verdict means; in this order the ledger's page tells them, surprises first.
+MEANING: Mapping[Verdict, str] = {
+    "does not hold": "the whole 95 % interval contradicts the claim",
+    "depends on the threshold": "a word of the claim ('near', 'comparable') is a number of ours, "
+    "and the verdict is not the same for all numbers tried",
+    "inconclusive": "the interval has both, or what was measured cannot decide it",
+    "holds, vacuous": "a bound that is true, but more than 1000 times what was measured: so would "
+    "be nearly any other",
+    "holds": "the whole interval agrees with the claim",
+    "not tested": "its study was not run",
+}
 
 
 @dataclass(frozen=True)
@@ -77,10 +95,19 @@ def within(interval: Interval, tolerance: float) -> Verdict:
 
 def all_of(*verdicts: Verdict) -> Verdict:
     """A claim of several parts: one that fails is enough, one that is open keeps it open."""
-    for verdict in ("does not hold", "inconclusive"):
+    for verdict in MEANING:
         if verdict in verdicts:
             return verdict
     return "holds"
+
+
+def at_all(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict at several thresholds: one word if they agree.
+
+    >>> at_all(["holds", "holds"]), at_all(["holds", "inconclusive"])
+    ('holds', 'depends on the threshold')
+    """
+    return verdicts[0] if len(set(verdicts)) == 1 else "depends on the threshold"
 
 
 def any_of(*verdicts: Verdict) -> Verdict:
@@ -152,17 +179,86 @@ def share(
     event: str,
     at_least: float | None = None,
     at_most: float | None = None,
+    thresholds: Sequence[float] = (),
 ) -> Finding:
     """Whether the fraction of runs for which something happened is at least, or at most, this.
 
-    ``event`` is a column (it happened where it is not null) or ``column<number``.
+    ``event`` is a column (it happened where it is not null) or ``column<number``. With several
+    ``thresholds`` in place of the number all are tried; shows the middle one, and tells the others.
     """
     if (at_least is None) == (at_most is None):
         raise BadValue("share needs one of at_least and at_most")
+    if thresholds:
+        tried = {each: share(table, event=f"{event}<{each}", at_least=at_least, at_most=at_most)
+                 for each in thresholds}  # fmt: skip
+        middle = tried[sorted(thresholds)[len(thresholds) // 2]]
+        told = ", ".join(f"{of.interval.estimate:.2f} for {each:g}" for each, of in tried.items())
+        verdict = at_all([each.verdict for each in tried.values()])
+        return Finding(middle.interval, verdict, f"{middle.words} ({told})")
     rate = fraction(_event(table, event))
     verdict = below(rate, at_most or 0.0) if at_least is None else above(rate, at_least)
     said = event.replace("<", " < ")
     return Finding(rate, verdict, f"fraction of runs with {said}")
+
+
+@statistic
+def as_near(
+    table: polars.DataFrame,
+    *,
+    by: str,
+    within: Sequence[float],
+    **pair: Any,
+) -> Finding:
+    """Whether the first are as near to something as the second, which are known to have arrived.
+
+    No threshold decides: in every group of rows the paired difference of the distances must not be
+    above 0 (*does not hold*), and be less than the spread of the second, who keep moving about, for
+    *holds*. Shows the group that is furthest behind; beside it how many of the first came within
+    each of some distances, for the reader.
+    """
+    behind = {name: _difference(*_both(group, **pair)) for name, group in _groups(table, by)}
+    arrived = choose(table, pair["second"])[pair["metric"]].to_numpy()
+    spread = float(arrived.max())
+    verdicts = [
+        "does not hold" if each.low > 0 else below(each, spread) for each in behind.values()
+    ]
+    worst = max(behind, key=lambda name: (behind[name].low > 0, behind[name].estimate))
+    distances = choose(table, pair["first"])[pair["metric"]].to_numpy()
+    counts = ", ".join(f"{int((distances < each).sum())} within {each:g}" for each in within)
+    words = f"{_minus('', **pair)} (worst: {by} {worst}); the latter end at {arrived.mean():.2g}, "
+    words += f"at most {spread:.2g}; of {len(distances)} runs of the former {counts}"
+    return Finding(behind[worst], all_of(*verdicts), words)
+
+
+@statistic
+def less_in_most(table: polars.DataFrame, *, called: str = "", **pair: Any) -> Finding:
+    """Whether a number is less in the first rows than in the second in most units (a sign test).
+
+    For what *may* happen, and for numbers whose mean is that of a few outliers.
+    """
+    one, two = _both(table, **pair)
+    shared = sorted(one.keys() & two.keys())
+    if not shared:
+        raise BadValue("less_in_most needs units that both have, found none")
+    rate = fraction(np.array([one[key] < two[key] for key in shared]))
+    sides = " below ".join(_rows(pair[which]) for which in ("first", "second"))
+    words = f"fraction of runs with {called or pair['metric']} of {sides}"
+    return Finding(rate, above(rate, 0.5), words)
+
+
+@statistic
+def comparable(
+    table: polars.DataFrame, *, thresholds: Sequence[float], called: str = "", **pair: Any
+) -> Finding:
+    """Whether two numbers differ by less than a fraction of the second, at several fractions."""
+    one, two = _both(table, **pair)
+    size = float(np.mean(list(two.values())))
+    apart = _difference({key: each / size for key, each in one.items()},
+                        {key: each / size for key, each in two.items()})  # fmt: skip
+    verdicts = {each: within(apart, each) for each in thresholds}
+    told = ", ".join(f"up to {each:g}: {verdict}" for each, verdict in verdicts.items())
+    words = f"{_minus(called, **pair)}, relative to the latter ({told})"
+    return Finding(apart, at_all(list(verdicts.values())), words)
 
 
 @statistic
@@ -224,6 +320,16 @@ def least(table: polars.DataFrame, *, called: str = "", **one: Any) -> Finding:
 
 
 @statistic
+def greatest(table: polars.DataFrame, *, called: str = "", **one: Any) -> Finding:
+    """Whether one of several (methods) has a higher number than every other, unit by unit."""
+    apart = _from_others(table, **one)
+    verdict = all_of(*(above(each, 0) for each in apart.values()))
+    hardest = min(apart, key=lambda name: apart[name].low)
+    words = f"{called or one['metric']}: {one['first']} minus {hardest}, the next highest"
+    return Finding(apart[hardest], verdict, words)
+
+
+@statistic
 def least_on_most(table: polars.DataFrame, *, by: str, called: str = "", **one: Any) -> Finding:
     """Whether one of several (methods) has the lowest number in most groups of rows.
 
@@ -256,63 +362,8 @@ def same(table: polars.DataFrame, *, tolerance: float, **pair: Any) -> Finding:
     apart = [abs(one[key] - two[key]) for key in one.keys() & two.keys()]
     between = " and ".join(_rows(pair[which]) for which in ("first", "second"))
     words = f"largest difference of {pair['metric']} between {between}"
-    largest = _exactly(max(apart), len(apart))
+    largest = exactly(max(apart), len(apart))
     return Finding(largest, within(largest, tolerance), words)
-
-
-@statistic
-def exponent(table: polars.DataFrame, *, slack: float = 0.1) -> Finding:
-    """Whether a measured exponent (one row, with its interval) is at least the one promised.
-
-    Up to a fraction ``slack`` of it: a rate is about T → ∞, and T is finite.
-    """
-    if table.height != 1:
-        raise BadValue(f"exponent needs one row, found {table.height}")
-    line = table.to_dicts()[0]
-    fitted = Interval(line["exponent"], line["low"], line["high"], line["n"])
-    promised = f"promised: at least {line['promised']:g}, and {slack:.0%} less is let pass"
-    words = f"exponent of {line['error']} in {line['in']} ({promised})"
-    return Finding(fitted, above(fitted, (1 - slack) * line["promised"]), words)
-
-
-@statistic
-def bounded(table: polars.DataFrame) -> Finding:
-    """Whether no measured value exceeds its bound."""
-    known = table.drop_nulls("bound")
-    ratio = (known["measured"] / known["bound"]).to_numpy()
-    least, most = float(ratio.min()), float(ratio.max())
-    words = "largest measured / bound (interval: smallest to largest)"
-    verdict: Verdict = "holds" if most <= 1 else "does not hold"
-    return Finding(Interval(most, least, most, len(ratio)), verdict, words)
-
-
-@statistic
-def bounded_below(table: polars.DataFrame, *, bound: str) -> Finding:
-    """Whether no measured value, a mean of runs with its error, is under its lower bound."""
-    ratios = [
-        Interval(mean, mean - half, mean + half, table.height)
-        for mean, half in (
-            (
-                line["measured"] / line[bound],
-                quantile(line["runs"] - 1) * line["error"] / line[bound],
-            )
-            for line in table.to_dicts()
-        )
-    ]
-    least = min(ratios, key=lambda each: each.low)
-    return Finding(least, above(least, 1), "least measured / lower bound")
-
-
-@statistic
-def as_printed(table: polars.DataFrame, *, digits: int = 6) -> Finding:
-    """Whether every number that the paper prints is the one that we get."""
-    known = table.drop_nulls("paper")
-    if not known.height:
-        raise BadValue("as_printed needs rows with a number of the paper, found none")
-    apart = (known["mean"] - known["paper"]).abs().to_numpy()
-    largest = _exactly(float(apart.max()), len(apart))
-    verdict: Verdict = "holds" if largest.estimate < 10.0**-digits else "does not hold"
-    return Finding(largest, verdict, "largest difference from a printed number")
 
 
 # --- choosing rows --------------------------------------------------------------------------------
@@ -344,11 +395,11 @@ def _wide(table: polars.DataFrame, x: str, y: str, unit: str) -> tuple[Any, Any]
     return at, wide.drop(unit).to_numpy()
 
 
-def _units(table: polars.DataFrame, metric: str, unit: str) -> dict[Any, float]:
-    """The mean of a metric in each unit; ``|metric|`` is its size."""
+def _units(table: polars.DataFrame, metric: str, unit: str | list[str]) -> dict[Any, float]:
+    """The mean of a metric in each unit (of one column or more); ``|metric|`` is its size."""
     name = metric.strip("|")
     column = polars.col(name).abs() if metric.startswith("|") else polars.col(name)
-    return dict(table.group_by(unit).agg(column.mean()).iter_rows())
+    return {each[:-1]: each[-1] for each in table.group_by(unit).agg(column.mean()).iter_rows()}
 
 
 def _groups(table: polars.DataFrame, by: str) -> list[tuple[str, polars.DataFrame]]:
@@ -356,7 +407,7 @@ def _groups(table: polars.DataFrame, by: str) -> list[tuple[str, polars.DataFram
 
 
 def _both(
-    table: polars.DataFrame, *, metric: str, unit: str, first: Rows, second: Rows
+    table: polars.DataFrame, *, metric: str, unit: str | list[str], first: Rows, second: Rows
 ) -> tuple[dict[Any, float], dict[Any, float]]:
     """A metric of each unit, in two choices of rows."""
     return _units(choose(table, first), metric, unit), _units(choose(table, second), metric, unit)
@@ -390,12 +441,12 @@ def _difference(
     return Interval(centre, centre - wide, centre + wide, len(shared))
 
 
-def _exactly(number: float, units: int) -> Interval:
+def exactly(number: float, units: int) -> Interval:
     """A number that has no spread."""
     return Interval(number, number, number, units)
 
 
-def _minus(called: str, *, metric: str, first: Rows, second: Rows, unit: str) -> str:
+def _minus(called: str, *, metric: str, first: Rows, second: Rows, unit: str | list[str]) -> str:
     return f"{called or metric}: {_rows(first)} minus {_rows(second)}"
 
 

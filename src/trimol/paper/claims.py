@@ -9,14 +9,14 @@ import polars
 
 from trimol._failures import BadValue
 from trimol.paper import _studies as registry
+from trimol.paper import _theory_verdicts  # noqa: F401 (its statistics become known)
 from trimol.paper import _verdicts as statistics
 from trimol.paper._studies import Context, get
-from trimol.paper._verdicts import Finding, Verdict, choose
+from trimol.paper._verdicts import MEANING, Finding, choose
 from trimol.runs import study as results
 from trimol.runs.study import Study
 
 _REQUIRED = ("id", "quote", "where", "study", "table", "statistic")
-_ORDER: tuple[Verdict, ...] = ("does not hold", "inconclusive", "holds", "not tested")
 
 
 @dataclass(frozen=True)
@@ -122,18 +122,17 @@ def _row(line: dict[str, Any]) -> results.Row:
 
 def _page(lines: list[dict[str, Any]], *, quick: bool) -> list[str]:
     """What to believe, the surprises first."""
-    counts = {verdict: sum(line["verdict"] == verdict for line in lines) for verdict in _ORDER}
+    counts = {verdict: sum(line["verdict"] == verdict for line in lines) for verdict in MEANING}
     said = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    meaning = "; ".join(f"*{verdict}*: {words}" for verdict, words in MEANING.items())
     notes = [
-        f"{len(lines)} claims: {said}. A verdict is read off a 95 % interval and nothing else: "
-        "*holds* where the whole interval agrees with the claim, *does not hold* where the whole "
-        "interval contradicts it, *inconclusive* where it has both. With so many claims at 95 %, "
-        "one or two verdicts may be wrong by chance. The thresholds that turn words into numbers "
-        "are ours and stand in the ledger's file.",
+        f"{len(lines)} claims: {said}. A verdict is read off a 95 % interval and nothing else. "
+        f"{meaning}. With so many claims at 95 %, one or two verdicts may be wrong by chance. The "
+        "thresholds that turn words into numbers are ours and stand in the ledger's file.",
     ]
     if quick:
         notes.append("Some studies were run with --quick: too few seeds to believe any of this.")
-    for verdict in _ORDER:
+    for verdict in MEANING:
         notes += [_paragraph(line) for line in lines if line["verdict"] == verdict]
     return notes
 

@@ -7,27 +7,37 @@ import numpy as np
 import polars
 
 from trimol.paper._drawing import COLOURS, NAMES, figure, files, means
+from trimol.paper._nonconvex_runs import METHODS, nonconvex, over_groups
+from trimol.paper._region_runs import GROWTHS, grown
 from trimol.paper._studies import Context, get
-from trimol.paper._theory_runs import COURSES, Course, below, courses, twins
+from trimol.paper._theory_runs import COURSES, Course, below, courses, static_weights, twins
 from trimol.runs.statistics import Interval, quantile, slope
 from trimol.runs.study import Row, Study
+from trimol.theory.rates import PLANNED
 
 STEPS = tuple(2**power for power in range(6, 15))
 QUICK_STEPS = tuple(2**power for power in range(5, 9))
 SAMPLES, QUICK_SAMPLES = (8, 12, 16, 24, 32, 48, 64), (8, 12, 16)
 EXAMPLES, QUICK_EXAMPLES = (64, 216, 512, 1000), (64, 216)
+STATIC, QUICK_STATIC = (256, 1024, 4096), (16, 32, 64)
+# Twin runs without convexity: n, T and runs.
+TWIN_SAMPLES, QUICK_TWIN_SAMPLES = (1000, 2000, 4000), (10, 20)
+TWIN_STEPS, QUICK_TWIN_STEPS = (8, 16, 32, 64, 128), (2, 4, 8)
+TWIN_RUNS, QUICK_TWIN_RUNS = 2000, 100
+QUICK_LARGEST = 16  # n of the schedules over n
 PROMISED_STABILITY = 2.0  # ε_F² = O(n^-2) for T = n², α = Θ(T^-1/2), γ = O(1/T)
 # Slopes are fitted where T is at least this: they are about what happens as T grows.
 _FROM = 512
 
 
 def theory(context: Context) -> Study:
-    """Sweeps along the theorems' schedules, twin runs, and the example of the lower bound."""
+    """Sweeps along the theorems' schedules, twin runs, static weights, and regions over n."""
     quick = context.quick
     measured = courses(
         context.parts,
         steps=QUICK_STEPS if quick else STEPS,
         datasets=context.pick(20, 4),
+        runs=5 if quick else 20,
         watch=context.watch,
     )
     stability = twins(
@@ -39,17 +49,45 @@ def theory(context: Context) -> Study:
     example = below(
         context.parts,
         samples=QUICK_EXAMPLES if quick else EXAMPLES,
-        runs=1000 if quick else 10_000,
+        runs=200 if quick else 10_000,
+        watch=context.watch,
+    )
+    static = static_weights(
+        context.parts,
+        steps=QUICK_STATIC if quick else STATIC,
+        datasets=context.pick(20, 4),
+        watch=context.watch,
+    )
+    pairs = nonconvex(
+        context.parts,
+        samples=QUICK_TWIN_SAMPLES if quick else TWIN_SAMPLES,
+        steps=QUICK_TWIN_STEPS if quick else TWIN_STEPS,
+        runs=QUICK_TWIN_RUNS if quick else TWIN_RUNS,
+        watch=context.watch,
+    )
+    by_size = grown(
+        context.parts,
+        largest=QUICK_LARGEST if quick else None,
+        datasets=context.pick(20, 4),
         watch=context.watch,
     )
     slopes = slope_table(measured, stability)
+    slopes = polars.concat([slopes, _nonconvex_slopes(pairs), _region_slopes(by_size)])
     _draw(context.folder, "theory", measured, stability, example, slopes)
     return Study(
         "theory",
         get("theory").title,
         rows=_rows(slopes, measured, stability, example),
         notes=_notes(slopes, measured, stability, example),
-        tables={"courses": measured, "twins": stability, "example": example, "slopes": slopes},
+        tables={
+            "courses": measured,
+            "twins": stability,
+            "example": example,
+            "slopes": slopes,
+            "static": static,
+            "nonconvex": over_groups(pairs),
+            "regions": by_size,
+        },
         figures=files("theory"),
     )
 
@@ -65,9 +103,54 @@ def slope_table(measured: polars.DataFrame, stability: polars.DataFrame) -> pola
                     polars.col("course") == course.name, polars.col("error") == name
                 )
                 power = _fit(chosen, "T", "dataset")
-                lines.append(_line(course.name, name, "T", power, promised))
+                lines.append(_line(course.name, name, "T", power, promised, course.method))
     power = _fit(stability, "n", "pair")
     lines.append(_line("stability", "eps_F2", "n", power, PROMISED_STABILITY))
+    return polars.DataFrame(lines)
+
+
+def _nonconvex_slopes(pairs: polars.DataFrame) -> polars.DataFrame:
+    """How ε_F² of the steep example grows with T, and how MoDo's falls with n, at the longest T.
+
+    The exponent in T is negative, as all others are of what falls.
+    """
+    steep = pairs.filter(polars.col("example") == "steep")
+    most, longest = (int(steep[name].to_numpy().max()) for name in ("n", "T"))
+    over_steps = {
+        method: steep.filter(polars.col("method") == method, polars.col("n") == most)
+        for method in METHODS
+    }
+    lines = [
+        _line(f"steep, {method}", "eps_F2", "T", _fit(table, "T", "group"), -1.0, method)
+        for method, table in over_steps.items()
+    ]
+    over_samples = steep.filter(polars.col("method") == PLANNED, polars.col("T") == longest)
+    power = _fit(over_samples, "n", "group")
+    lines.append(_line(f"steep, {PLANNED}", "eps_F2", "n", power, 1.0))
+    return polars.DataFrame(lines)
+
+
+def _region_slopes(by_size: polars.DataFrame) -> polars.DataFrame:
+    """How the errors fall with n along each schedule, and R_pop of one over that of another."""
+    lines = []
+    for name, growth in GROWTHS.items():
+        own = by_size.filter(polars.col("region") == name)
+        derived = growth.derived
+        # The risk's bound is the sum of those of R_opt and R_gen.
+        derived["R_pop"] = min(derived["R_opt"], derived["R_gen"])
+        for error, promised in derived.items():
+            power = _fit(own.filter(polars.col("error") == error), "n", "dataset")
+            lines.append(_line(name, error, "n", power, promised))
+    risks = by_size.filter(polars.col("error") == "R_pop")
+    keys = ["n", "dataset"]
+    slow, fast = (
+        risks.filter(polars.col("region") == name).select(*keys, "measured")
+        for name in ("resting", "avoiding")
+    )
+    ratio = fast.join(slow, on=keys, suffix="_slow").with_columns(
+        measured=polars.col("measured") / polars.col("measured_slow")
+    )
+    lines.append(_line("avoiding / resting", "R_pop", "n", _fit(ratio, "n", "dataset"), 0.0))
     return polars.DataFrame(lines)
 
 
@@ -78,10 +161,17 @@ def _fit(table: polars.DataFrame, x: str, unit: str) -> Interval:
 
 
 def _line(
-    course: str, error: str, variable: str, power: Interval, promised: float
+    course: str,
+    error: str,
+    variable: str,
+    power: Interval,
+    promised: float,
+    method: str = PLANNED,
 ) -> dict[str, object]:
+    """A fitted exponent e of variable^-e, and that of the bound."""
     return {
         "course": course,
+        "method": method,
         "error": error,
         "in": variable,
         "exponent": -power.estimate,
@@ -100,7 +190,7 @@ def _rows(
 ) -> list[Row]:
     rows: list[Row] = [
         {
-            "method": "modo",
+            "method": line["method"],
             "metric": f"{line['error']} exponent in {line['in']}",
             "mean": line["exponent"],
             "std": None,
@@ -145,9 +235,9 @@ def _notes(
     example: polars.DataFrame,
 ) -> list[str]:
     lines = [
-        f"{line['course']}: {line['error']} falls like {line['in']}^-{line['exponent']:.2f} "
-        f"[{line['low']:.2f}, {line['high']:.2f}]; the theorem promises at least "
-        f"{line['in']}^-{line['promised']:g}."
+        f"{line['course']}: {line['error']} goes like {line['in']}^{-line['exponent']:.2f} "
+        f"[{-line['high']:.2f}, {-line['low']:.2f}]; its bound like "
+        f"{line['in']}^{-line['promised']:g}."
         for line in slopes.to_dicts()
     ]
     ratios = _worst(measured, stability)
@@ -159,9 +249,14 @@ def _notes(
         "MoDo with three draws (the variant of the proofs) on M = 3 quadratics whose samples are "
         "uniform on a box, so that every constant is known: ℓ_f is the largest gradient in the "
         "ball that no iterate leaves, c_F what there is to gain at x_0 for the worst λ. Exponents "
-        f"are fitted for T ≥ {_FROM}, intervals are bootstraps over training sets.",
+        f"are fitted for T ≥ {_FROM}, intervals are bootstraps over training sets. SMG takes "
+        "batches of 1, 2, 3, …; MoCo single samples.",
+        "“steep” is an example without convexity whose gradients are bounded and turn so fast that "
+        "runs which differ have nothing in common: ε_F² by twin runs. I to IV are schedules in the "
+        "regions of Figure 2, over n; “resting” and “avoiding” have T = n² and weights that nearly "
+        "rest, or follow the conflict-avoiding ones.",
         *lines,
-        "A measured exponent below the promised one does not break a theorem, which bounds the "
+        "An error that falls more slowly than its bound does not break a theorem, which bounds the "
         "error by a constant times a power; it says that the T measured are too small for the "
         "power to show.",
         f"{_verdict(worst[1][0])} the nearest to its bound is {worst[0]}, at {worst[1][0]:.2g} of "
@@ -189,8 +284,9 @@ def _draw(
     slopes: polars.DataFrame,
 ) -> None:
     """One panel a course, one for stability, one for the example of the lower bound."""
-    with figure(folder, name, figsize=(12.5, 3.3)) as drawn:
-        row = drawn.subplots(1, len(COURSES) + 2)
+    panels = len(COURSES) + 2
+    with figure(folder, name, figsize=(2.5 * panels, 3.3)) as drawn:
+        row = drawn.subplots(1, panels)
         for axes, course in zip(row, COURSES, strict=False):
             for error, promised in course.promised.items():
                 chosen = measured.filter(
@@ -241,7 +337,8 @@ def _exponent(slopes: polars.DataFrame, course: str, error: str) -> float:
 
 def _sizes(course: Course) -> str:
     parts = []
-    for symbol, (factor, power) in (("α", course.alpha), ("γ", course.gamma), ("ρ", course.rho)):
+    sizes = (("α", course.alpha), ("γ", course.gamma), ("ρ", course.rho), ("β", course.beta))
+    for symbol, (factor, power) in sizes:
         if factor:
             shown = rf"$\propto T^{{-{power:g}}}$" if power else f"= {factor:g}"
             parts.append(f"{symbol} {shown}")
