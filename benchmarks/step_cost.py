@@ -115,11 +115,12 @@ def torchjd_modo(p: Problem) -> Step:
     return step
 
 
-def _family(name: str) -> Callable[[Problem], Step]:
-    """Any method of the registry, with its defaults, on a batch split into its draws."""
+def _family(name: str, *, trunk: bool = False, **options: Any) -> Callable[[Problem], Step]:
+    """Any method of the registry, by default with its defaults, on a batch split into its draws."""
 
     def make(p: Problem) -> Step:
-        method = trimol.methods.get(name)(p.params, len(p.losses()))
+        weighed = list(p.model["trunk"].parameters()) if trunk else p.params
+        method = trimol.methods.get(name)(weighed, len(p.losses()), **options)
         bounds = [len(p.x) * i // method.draws for i in range(method.draws + 1)]
         parts = [slice(low, high) for low, high in pairwise(bounds)]
         return lambda: method(*[p.losses(part) for part in parts]).backward()
@@ -181,8 +182,20 @@ FAMILY = {
     "TorchJD AlignedMTL": _torchjd_backward("AlignedMTL"),
     "TorchJD FairGrad": _torchjd_backward("FairGrad", alpha=2.0),
 }
+OPTIONS: dict[str, dict[str, Any]] = {
+    "own length": {},
+    "one length": {"length": "mean gradient"},
+    "clipped": {"max_norm": 1e-3},
+    "plain heads": {"trunk": True},
+    "weighted heads": {"trunk": True, "heads": "weighted"},
+}
+DELIVERY = {
+    f"{name}, {text}": _family(name, **options)
+    for name in ("famo", "modo", "mgda")
+    for text, options in OPTIONS.items()
+}
 CORE = list(CONTESTANTS)
-CONTESTANTS |= FAMILY
+CONTESTANTS |= FAMILY | DELIVERY
 STEPS_PER_CALL = {"MoDo every=10": 10}
 # These register hooks at every step. trimol's engine sees that hooks were registered in the process
 # and checks that none changes its own graph, at the price of a backward: not in the same rounds.
@@ -303,12 +316,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--shape", choices=("columns", "heads"), default="columns")
     parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=CORE)
     parser.add_argument("--family", action="store_true", help="every method of the registry")
+    parser.add_argument("--delivery", action="store_true", help="`length`, `max_norm`, `heads`")
     parser.add_argument("--seconds", type=float, default=20.0, help="per network and M")
     parser.add_argument("--no-time", action="store_true")
     parser.add_argument("--no-memory", action="store_true")
     parser.add_argument("--json", action="store_true", help="one object a line, for machines")
     args = parser.parse_args()
     chosen = [*FAMILY, "bare loop"] if args.family else args.contestants
+    chosen = list(DELIVERY) if args.delivery else chosen
     args.contestants = list(dict.fromkeys(["plain", *chosen]))
     return args
 
