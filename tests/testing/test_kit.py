@@ -113,6 +113,13 @@ class Headless(trimol.MGDA):
         return after.to(evidence.draws[0]) @ evidence.draws[0]
 
 
+class Deaf(trimol.MGDA):
+    """Takes `heads` and does nothing with it."""
+
+    def __init__(self, params, objectives, heads="plain", **options):
+        super().__init__(params, objectives, **options)
+
+
 class Half(trimol.MGDA):
     """The direction is not that of the weights."""
 
@@ -168,6 +175,9 @@ BROKEN = [
     (Row(Trusting), testing.assert_a_step_that_is_not_finite_never_enters_the_weights),
     (Row(Trusting), testing.assert_one_draw_that_is_not_finite_is_enough),
     (Row(Headless), testing.assert_heads_get_plain_gradients),
+    (Row(Headless), testing.assert_length_is_that_of_the_mean_gradient),
+    (Row(Headless), testing.assert_max_norm_clips_the_direction),
+    (Row(Deaf), testing.assert_heads_get_weighted_gradients),
     (Row(Half), testing.assert_value_is_the_weighted_loss),
     (Row(Half), testing.assert_gradient_is_the_weighted_gradient),
     (Row(Half), testing.assert_direction_is_the_weighted_gradient),
