@@ -25,6 +25,7 @@ from trimol.report._numbers import number
 from trimol.runs._over_seeds import at_end, run_over_seeds
 from trimol.runs.comparison import Difference, columns, judged_together, numbers
 from trimol.runs.config import RunConfig
+from trimol.runs.statistics import Paired
 from trimol.runs.store import StoredRun
 from trimol.runs.study import Row, Study
 from trimol.training import Diverged
@@ -180,10 +181,9 @@ def against_first(tables: Mapping[str, polars.DataFrame]) -> list[Difference]:
     return judged_together(
         first,
         [
-            (name, metric, [own - old for own, old in zip(*pair, strict=True)])
+            (name, metric, Paired(seen[first][metric], seen[name][metric]))
             for name in others
             for metric in COMPARED
-            for pair in [(seen[name][metric], seen[first][metric])]
         ],
     )
 

@@ -120,7 +120,8 @@ def low_rank(
     for _ in range(2):  # once more for what rounding leaves
         free = free - fixed @ (fixed.T @ free)
     left = torch.cat([fixed[:, 1:], torch.linalg.qr(free).Q], 1)
-    return left * normal(rank).abs() @ torch.linalg.qr(normal(size, rank)).Q.T
+    right: Tensor = torch.linalg.qr(normal(size, rank)).Q.T
+    return left * normal(rank).abs() @ right
 
 
 def low_ranks(every: int = 1, start: int = 0) -> Iterator[Input]:
