@@ -128,7 +128,7 @@ def test_a_worker_hands_every_fault_to_its_parent(what: str, tmp_path: Path) -> 
     assert f"own.py, line {line_of(tmp_path, what)}" in str(error)
 
 
-def command(*arguments: str, timeout: float = 120) -> tuple[int, str]:
+def command(*arguments: str, timeout: float = 240) -> tuple[int, str]:
     """A command in a process of its own: the exit code, and what it said. No hang."""
     source = str(Path(trimol.__file__).parents[1])
     done = subprocess.run(
