@@ -375,7 +375,9 @@ def test_bad_arguments():
         Replicas(Small(), "static", seeds=[0, 1], data=[data(0), data(1, 20)])
     with pytest.raises(ValueError, match=r"lr must be one number, or 3 of at least 0, found \[1"):
         Replicas(Small(), "static", seeds=SEEDS, lr=torch.ones(2))
-    with pytest.raises(NotReplicable, match=r"optimizer must treat every entry .* found LBFGS"):
+    with pytest.raises(NotReplicable, match=r"optimizer must treat every entry .* found Rprop"):
+        Replicas(Small(optimizer=lambda p, lr: torch.optim.Rprop(p)), "static", seeds=SEEDS)
+    with pytest.raises(ValueError, match=r"must return one that steps without a .* found LBFGS"):
         Replicas(Small(optimizer=lambda p, lr: torch.optim.LBFGS(p)), "static", seeds=SEEDS)
 
 
