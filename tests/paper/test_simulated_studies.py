@@ -246,6 +246,7 @@ def test_runs_of_the_steep_example_have_nothing_in_common_once_they_differ(tmp_p
     smg = found.filter(polars.col("method") == "smg", polars.col("T") == 16).to_dicts()[0]
     assert smg["bound"] == pytest.approx(4 * 4.5)  # 136 samples of 20: surely drawn
     assert smg["printed"] == pytest.approx(4 * 4.5 * 16 / 20)
+    assert smg["rate"] == 16 / 20
 
 
 def test_gradients_of_the_examples_are_their_derivatives():

@@ -201,8 +201,8 @@ def drawn_samples(method: str, steps: int) -> int:
 def over_groups(table: polars.DataFrame) -> polars.DataFrame:
     """The mean over groups of runs and its error, beside the bounds, for each setting.
 
-    ``bound`` is 4G² times the samples looked at over n, ``printed`` is 4G²T/n, and the lower bounds
-    of the lemma are those of its example.
+    ``bound`` is 4G² times the samples looked at over n, ``printed`` is 4G²T/n, ``rate`` is T/n, and
+    the lower bounds of the lemma are those of its example.
     """
     keys = ["example", "method", "n", "T"]
     groups = table.group_by(keys, maintain_order=True).agg(
@@ -231,6 +231,7 @@ def _limits(name: str, method: str, size: int, steps: int) -> dict[str, float | 
         for reading in ("derived", "printed")
     }
     return {
+        "rate": steps / size,
         "bound": float(upper),
         "printed": float(printed),
         "lower": below["derived"],

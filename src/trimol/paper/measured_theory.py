@@ -110,23 +110,18 @@ def slope_table(measured: polars.DataFrame, stability: polars.DataFrame) -> pola
 
 
 def _nonconvex_slopes(pairs: polars.DataFrame) -> polars.DataFrame:
-    """How ε_F² of the steep example grows with T, and how MoDo's falls with n, at the longest T.
+    """How ε_F² of the steep example grows with T (mean over n), and MoDo's falls with n (over T).
 
     The exponent in T is negative, as all others are of what falls.
     """
     steep = pairs.filter(polars.col("example") == "steep")
-    most, longest = (int(steep[name].to_numpy().max()) for name in ("n", "T"))
-    over_steps = {
-        method: steep.filter(polars.col("method") == method, polars.col("n") == most)
-        for method in METHODS
-    }
-    lines = [
-        _line(f"steep, {method}", "eps_F2", "T", _fit(table, "T", "group"), -1.0, method)
-        for method, table in over_steps.items()
-    ]
-    over_samples = steep.filter(polars.col("method") == PLANNED, polars.col("T") == longest)
-    power = _fit(over_samples, "n", "group")
-    lines.append(_line(f"steep, {PLANNED}", "eps_F2", "n", power, 1.0))
+    fits = [(method, "T", -1.0) for method in METHODS] + [(PLANNED, "n", 1.0)]
+    lines = []
+    for method, variable, promised in fits:
+        own = steep.filter(polars.col("method") == method)
+        means = own.group_by(variable, "group").agg(polars.col("measured").mean())
+        power = _fit(means.sort(variable, "group"), variable, "group")
+        lines.append(_line(f"steep, {method}", "eps_F2", variable, power, promised, method))
     return polars.DataFrame(lines)
 
 
