@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def replace(path: Path, content: bytes, *, keep: Path | None = None) -> None:
+def replace(path: Path, content: bytes | memoryview, *, keep: Path | None = None) -> None:
     """Replace a file by new content, such that a crash at any moment leaves the old or the new.
 
     It is written under another name, flushed to the disk, and renamed. The one temporary file a

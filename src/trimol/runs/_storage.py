@@ -34,6 +34,7 @@ _MISFITS = (
 DIGEST = "digest"  # the key, in JSON and in the metadata of parquet
 _MARK = b"trimol-sha256:"
 _BLANK = b"0" * 64  # what a digest is taken with in its place
+_END = 2**16  # bytes at the end of a content that have it
 _PARQUET = b"PAR1"  # at both ends
 
 
@@ -53,7 +54,7 @@ class Damaged(StoreError):
         return f"{self.flaw}; move it away to go on (what resumes makes it again)"
 
 
-def write(path: Path, content: bytes, *, keep: Path | None = None) -> None:
+def write(path: Path, content: bytes | memoryview, *, keep: Path | None = None) -> None:
     """Replace a file by new content: a crash at any moment leaves the old or the new."""
     with _changing(path):
         replace(path, content, keep=keep)
@@ -62,7 +63,8 @@ def write(path: Path, content: bytes, *, keep: Path | None = None) -> None:
 def write_json(path: Path, content: dict[str, Any]) -> str:
     """Write a JSON file, whole; its digest."""
     marked = {**content, DIGEST: (_MARK + _BLANK).decode()}
-    return _write_with_digest(path, (json.dumps(marked, indent=1) + "\n").encode())
+    text = json.dumps(marked, indent=1) + "\n"
+    return _write_with_digest(path, io.BytesIO(text.encode()))
 
 
 def write_tensors(path: Path, content: Any, *, keep: Path | None = None) -> str:
@@ -70,16 +72,16 @@ def write_tensors(path: Path, content: Any, *, keep: Path | None = None) -> str:
     buffer = io.BytesIO()
     torch.save(content, buffer)
     comment = _MARK + _BLANK
-    # A zip archive ends with the length of its comment, which is 0, and the comment.
-    archive = buffer.getvalue()[:-2] + len(comment).to_bytes(2, "little") + comment
-    return _write_with_digest(path, archive, keep=keep)
+    buffer.seek(-2, io.SEEK_END)  # an archive ends with the length of its comment, and the comment
+    buffer.write(len(comment).to_bytes(2, "little") + comment)
+    return _write_with_digest(path, buffer, keep=keep)
 
 
 def write_table(path: Path, table: polars.DataFrame) -> str:
     """Write a parquet file, whole; its digest."""
     buffer = io.BytesIO()
     table.write_parquet(buffer, metadata={DIGEST: (_MARK + _BLANK).decode()})
-    return _write_with_digest(path, buffer.getvalue())
+    return _write_with_digest(path, buffer)
 
 
 def read_json(path: Path, *, digest: str | None = None) -> Any:
@@ -97,7 +99,7 @@ def read_tensors(path: Path, *, digest: str | None = None) -> Any:
     """Read tensors, or say which file is damaged; with a digest, it must be that very file."""
     content = check(path, digest=digest)
     try:
-        if _MARK not in content and zipfile.ZipFile(io.BytesIO(content)).testzip() is not None:
+        if content.rfind(_MARK) < 0 and zipfile.ZipFile(io.BytesIO(content)).testzip() is not None:
             raise _unreadable(path, "saved tensors")  # torch does not look at the checksums
         return torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
     except _UNREADABLE as error:
@@ -230,16 +232,18 @@ def _changing(path: Path) -> Iterator[None]:
         raise StoreError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _write_with_digest(path: Path, content: bytes, *, keep: Path | None = None) -> str:
-    """Put the digest in the place that the content has for it, and write; the digest."""
-    place = content.rindex(_MARK) + len(_MARK)
+def _write_with_digest(path: Path, buffer: io.BytesIO, *, keep: Path | None = None) -> str:
+    """Put the digest in the place that the content has for it, near its end, and write it."""
+    content = buffer.getbuffer()  # no copy: a checkpoint may be large
+    end = bytes(content[-_END:])
+    place = len(content) - len(end) + end.rindex(_MARK) + len(_MARK)
     digest = _digest(content, place)
-    end = content[place + len(_BLANK) :]
-    write(path, content[:place] + digest.encode() + end, keep=keep)
+    content[place : place + len(_BLANK)] = digest.encode()
+    write(path, content, keep=keep)
     return digest
 
 
-def _digest(content: bytes, place: int) -> str:
+def _digest(content: bytes | memoryview, place: int) -> str:
     """The digest of a content, whatever digest it has at this place."""
     view = memoryview(content)
     found = hashlib.sha256(view[:place])
