@@ -253,7 +253,7 @@ def test_several_processes_interrupted_and_failing(tmp_path: Path) -> None:
     assert saved
     (tmp_path / "mgda").mkdir(exist_ok=True)  # if it had not begun
     content = {"run": {"step": -1}, "seconds": 0.0}
-    files.write_tensors(tmp_path / "mgda" / "checkpoint.pt", content)
+    files.write_tensors(saved[0] / "checkpoint.pt", content)
     with pytest.raises(RunError, match=r"checkpoint.pt does not fit this run.*found -1"):
         execute_all(runs, jobs=2)
 
