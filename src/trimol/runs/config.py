@@ -248,7 +248,8 @@ def one_line(error: ValidationError) -> str:
     first = error.errors()[0]
     name = ".".join(map(str, first["loc"])) or "configuration"
     complaint = first["msg"][0].lower() + first["msg"][1:]
-    return f"{name}: {complaint}, found {first['input']!r}"
+    found = repr(first["input"])
+    return f"{name}: {complaint}, found {found if len(found) <= 80 else found[:77] + '...'}"
 
 
 def hyperparameters_of(method: str) -> tuple[str, ...]:
