@@ -110,8 +110,14 @@ def test_every_method_is_tuned_and_measured(
 def test_every_method_has_as_many_trials() -> None:
     counts = {len(options) for options in table3_beyond.stated()["methods"].values()}
     assert counts == {3}
-    grid = table3_beyond.candidates(Context(Path("x"), Path("x"), Path("x")))
-    assert {len({config.key for config in configs}) for configs in grid.values()} == {24}
+    short, long = (
+        table3_beyond.candidates(Context(Path("x"), Path("x"), Path("x"), full=full))
+        for full in (False, True)
+    )
+    assert list(short) == ["static", "mgda", "modo"]
+    assert list(long) == list(table3_beyond.stated()["methods"])
+    for grid in (short, long):
+        assert {len({config.key for config in configs}) for configs in grid.values()} == {24}
 
 
 def looked_at(config: RunConfig, *losses: float) -> StoredRun:
