@@ -15,6 +15,7 @@ import trimol
 from trimol.cli import main
 from trimol.runs import Interrupted, StoreError, configure, execute, execute_all, store
 from trimol.runs import _run_state as states
+from trimol.runs import _storage as files
 from trimol.runs._pool import outcome
 from trimol.runs._signals import ONE_PRESS, noting_signals
 from trimol.runs._together import Unit
@@ -254,7 +255,7 @@ def test_states_of_a_run(tmp_path: Path) -> None:
 
 def test_a_process_that_was_killed_does_not_run(tmp_path: Path) -> None:
     states.begin(tmp_path)
-    content = json.loads((tmp_path / "state.json").read_text())
+    content = files.read_json(tmp_path / "state.json")
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
     for change in ({"pid": dead.pid}, {"process": "0"}, {"pid": 10**12}, {"pid": -1}):

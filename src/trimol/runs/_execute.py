@@ -22,7 +22,6 @@ from trimol.runs._signals import Interrupted, Noted, noting_signals
 from trimol.runs._storage import (
     Damaged,
     StoreError,
-    drop,
     earlier,
     make_folder,
     newest,
@@ -91,8 +90,9 @@ def run_alone(config: RunConfig, path: Path, *, resume: bool, watch: Watch | Non
         journal = Journal(config, path if main else None, watch if main else None)
         with stating([journal]), contained(config.task):
             program = _Alone(task_for(config), config)
+            execution = Execution(program, [journal], path / store.CHECKPOINT, writes=main)
             journal.begin()
-            Execution(program, [journal], path / store.CHECKPOINT, writes=main).run()
+            execution.run()
         where.wait_for_everyone()
 
 
@@ -131,20 +131,21 @@ def enter(config: RunConfig, path: Path, resume: bool, stack: ExitStack) -> bool
     stack.enter_context(_without_debris(path, made))
     if finished(config, path):  # by another process, just now
         return True
-    if gives_way(path):
-        drop(path / store.CHECKPOINT)
+    same = not (path / store.CONFIG).exists() or store.read_config(path).key == config.key
+    if gives_way(path) and not (resume and same):
         for name in store.OWN:
             (path / name).unlink(missing_ok=True)
     flaw = _flaw(path)
     if (path / store.CONFIG).exists() and not resume:
         if flaw is not None:
             raise StoreError(f"{flaw}: resume the run (--resume), which makes it again")
-        failed = states.read(path, finished=False)
+        failed = states.unfinished(path)
         how = f"this run, which {failed}" if failed.name == "failed" else "this run unfinished"
         raise StoreError(f"{path} holds {how}: resume it (--resume), or choose another folder")
     if flaw is not None:
         say(f"{flaw}: the run is made again from its last checkpoint, or from its start")
         (path / store.SUMMARY).unlink()
+    states.unfinished(path, aloud=True)
     newest(path / store.CHECKPOINT, lambda kept: _step_of(config, path, kept))
     return False
 
@@ -170,16 +171,17 @@ def gives_way(path: Path) -> bool:
     """
     if not (path / store.CONFIG).exists() or (path / store.SUMMARY).exists():
         return False
-    state = states.read(path, finished=False)
+    state = states.unfinished(path)
     return state.name == "failed" and not state.saved
 
 
 def failed_before(config: RunConfig, path: Path) -> states.RunState | None:
     """How this very run failed, if it did."""
-    if not (path / store.CONFIG).exists() or store.read_config(path).key != config.key:
+    there = path / store.CONFIG
+    if not there.exists() or store.read_config(path).key != config.key:
         return None
-    state = states.read(path, finished=(path / store.SUMMARY).exists())
-    return state if state.name == "failed" else None
+    state = states.unfinished(path)
+    return state if state.name == "failed" and not (path / store.SUMMARY).exists() else None
 
 
 def _flaw(path: Path) -> str | None:
@@ -326,6 +328,8 @@ class Execution:
         self.writes, self.advice = writes, advice.format(checkpoint.parent)
         self.config = journals[0].config
         self.began, self.measuring, self.stopping = time.monotonic(), 0.0, False
+        for journal in journals:
+            journal.saved = checkpoint.exists()
 
     def run(self) -> None:
         """Train, measure, write."""

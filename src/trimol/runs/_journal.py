@@ -9,6 +9,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from trimol.runs import store
 from trimol.runs._environment import environment, now
 from trimol.runs._storage import (
     Damaged,
+    StoreError,
     read_table,
     read_tensors,
     write_json,
@@ -80,7 +82,8 @@ class Journal:
     def stop(self, error: BaseException) -> None:
         """Say on disk why it has stopped, if it had begun and is not finished."""
         if self.begun and self.path is not None and not self._there(store.SUMMARY):
-            run_state.stop(self.path, error, saved=self.saved)
+            with suppress(StoreError):  # the disk may be full: the error itself says more
+                run_state.stop(self.path, error, saved=self.saved)
 
     def state(self) -> dict[str, Any] | None:
         """What a checkpoint keeps of it: rows, column by column; None if it only goes along."""
@@ -92,7 +95,6 @@ class Journal:
 
     def resume(self, step: int, kept: dict[str, Any] | None) -> None:
         """Take over what a checkpoint of this step keeps; an older version's has only the step."""
-        self.saved = True
         if self.path is None or self.along:
             return
         self.records, self.scores = _rows(self.path, step, kept)

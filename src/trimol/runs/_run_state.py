@@ -15,7 +15,7 @@ from typing import Any, Literal
 from trimol._failures import Diverged
 from trimol.runs._environment import now
 from trimol.runs._signals import Interrupted
-from trimol.runs._storage import StoreError, read_json, write_json
+from trimol.runs._storage import Damaged, read_json, say, write_json
 
 FILE = "state.json"
 Name = Literal["running", "finished", "failed", "interrupted"]
@@ -75,7 +75,7 @@ def read(folder: Path, *, finished: bool) -> RunState:
     """What has become of the run of a folder.
 
     Raises:
-        StoreError: The file is damaged, or not ours.
+        Damaged: The file is not as it was written, or not ours.
     """
     if finished:
         return RunState("finished")
@@ -84,10 +84,23 @@ def read(folder: Path, *, finished: bool) -> RunState:
         return RunState("interrupted")  # of a run that never said it, or was written before we did
     content = read_json(file)
     if not _is_state(content):
-        raise StoreError(f"{file} is damaged or not ours: no state of a run; move it away to go on")
+        raise Damaged(f"{file} is damaged or not ours: no state of a run")
     if content["state"] == "running":
         return _running(content)
     return RunState(content["state"], content["reason"], content["diverged"], content["saved"])
+
+
+def unfinished(folder: Path, *, aloud: bool = False) -> RunState:
+    """What has become of an unfinished run that is to go on.
+
+    No result depends on it: if its file is damaged, the run counts as interrupted.
+    """
+    try:
+        return read(folder, finished=False)
+    except Damaged as error:
+        if aloud:
+            say(f"{error.flaw}: the run goes on as one that was interrupted")
+        return RunState("interrupted")
 
 
 def _is_state(content: Any) -> bool:

@@ -38,6 +38,7 @@ from trimol.runs._storage import (
     Damaged,
     StoreError,
     check,
+    earlier,
     read_json,
     read_table,
     read_tensors,
@@ -51,13 +52,17 @@ ENVIRONMENT = "environment.json"
 METRICS = "metrics.parquet"
 SCORES = "scores.parquet"
 CHECKPOINT = "checkpoint.pt"
+PREVIOUS = earlier(Path(CHECKPOINT)).name
 MODEL = "model.pt"
 DIRECTION = "direction.pt"
 DIRECTIONS = "directions.pt"
 SUMMARY = "summary.json"
 STATE = _run_state.FILE
 # What a run writes. The last two are removed last: a kill meanwhile leaves a run that failed.
-OWN = (METRICS, SCORES, CHECKPOINT, MODEL, DIRECTION, DIRECTIONS, ENVIRONMENT, CONFIG, STATE)
+OWN = (
+    *(METRICS, SCORES, PREVIOUS, CHECKPOINT, MODEL, DIRECTION, DIRECTIONS, ENVIRONMENT),
+    *(CONFIG, STATE),
+)
 # The files whose digests a summary has.
 LAST = frozenset({METRICS, SCORES, DIRECTIONS, MODEL, DIRECTION})
 # A folder of runs that only served to choose a setting (`trimol.runs.tuning`).
