@@ -96,6 +96,12 @@ def test_one_seed_says_nothing_about_noise() -> None:
     assert findings.readings(summarise(single)) == []
 
 
+def test_a_method_all_of_whose_runs_diverged_is_not_called_a_single_seed() -> None:
+    found = comparison(static=3.0, modo=1.0)
+    nothing = Comparison("digits", {**found.runs, "static": []}, [])
+    assert findings.sentences(nothing) == ["modo − static: no seed that both finished"]
+
+
 def test_both_readings_of_the_conflict() -> None:
     ((method, mean, definition, unbiased),) = findings.readings(summarise(comparison(modo=1.0)))
     values = torch.tensor([1 + noise for noise in NOISE], dtype=torch.float64)

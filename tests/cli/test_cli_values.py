@@ -137,6 +137,7 @@ def test_options_of_tasks_are_of_their_types(task: str, text: str, value: object
     ("method", "flags", "said"),
     [
         ("modo", {"gama": "1"}, "unknown flag --gama: the hyper-parameters of modo are --gamma, "),
+        ("modo", {"max_nrm": "1"}, "--every, --length, --max-norm, --heads"),
         ("modo", {"gamma": "x"}, "--gamma must be a finite number, found 'x'"),
         ("modo", {"gamma": "none"}, "--gamma must be a finite number, found 'none'"),
         ("modo", {"every": "1.5"}, "--every must be a whole number of at least 0, found '1.5'"),

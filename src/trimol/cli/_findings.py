@@ -102,7 +102,9 @@ def _beats_all(compared: Comparison, method: str, metric: str) -> bool:
 
 def _sentence(method: str, first: str, looked: Sequence[Difference]) -> str:
     clear = [d for d in looked if d.clear]
-    if not looked or looked[0].ci is None:
+    if not looked:
+        return f"{method} − {first}: no seed that both finished"
+    if looked[0].ci is None:
         return f"{method} − {first}: one seed cannot say"
     said = "; ".join(_difference(d) for d in clear) or "no difference larger than noise"
     return f"{method} − {first}: {said}"

@@ -70,7 +70,8 @@ def check(config: "RunConfig") -> None:
 
 
 def _unknown(method: str, flag: str, known: Collection[str], taken: Collection[str]) -> str:
-    own = ", ".join(f"--{PREFIX}{name}" if name in taken else f"--{name}" for name in known)
+    names = [f"{PREFIX}{name}" if name in taken else name for name in known]
+    own = ", ".join(f"--{name.replace('_', '-')}" for name in names)
     flags = [name.replace("_", "-") for name in taken]
     near = [f" (did you mean --{name}?)" for name in get_close_matches(flag, flags, n=1)]
     return f"unknown flag --{flag}{''.join(near)}: the hyper-parameters of {method} are {own}"

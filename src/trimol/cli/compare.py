@@ -48,6 +48,9 @@ class Options:
 
     Finished runs are not run again and stopped ones go on: after Ctrl-C, or to add seeds or
     methods, type the command again.
+
+    A task of your own is a class in a file, and the file is executed, as Python executes any: run
+    only files that you trust.
     """
 
     task: Positional[Annotated[str, typed(str, "TASK")]]
