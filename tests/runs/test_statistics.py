@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from trimol.runs.statistics import fraction, holm, interval, mean, p_value, slope, steps_apart
+from trimol.runs.statistics import (
+    Paired,
+    fraction,
+    holm,
+    interval,
+    mean,
+    p_value,
+    slope,
+    steps_apart,
+)
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=12)
 
@@ -77,6 +86,19 @@ def test_a_continuous_number_has_no_step() -> None:
         for _ in range(20):
             values = dice.lognormal(size=size)
             assert steps_apart(values) < 0.01 * values.std()
+
+
+@pytest.mark.filterwarnings("error")
+def test_pairs_of_numbers_that_are_too_large_too_small_or_none() -> None:
+    for bad in (math.nan, math.inf, 1e308):  # the last: a difference that overflows
+        pair = Paired([1.0, 2.0, -bad], [2.0, 3.0, bad])
+        assert (pair.p, pair.ci) == (None, None)
+    usual = Paired([1, 2, 3], [15, 17, 19])
+    for scale in (1e-300, 1e160, 5e306):
+        pair = Paired([scale * x for x in usual.base], [scale * x for x in usual.own])
+        assert pair.step / scale == pytest.approx(usual.step)
+        assert pair.p == pytest.approx(usual.p)
+    assert Paired([0.0, 0.0, 0.0], [5e-324] * 3).p == 1.0
 
 
 def test_holm_by_hand() -> None:

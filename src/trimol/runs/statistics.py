@@ -23,8 +23,9 @@ def interval(
 ) -> float | None:
     r"""Half the width of the confidence interval of the mean: t_{n−1} s/√n, of Student's t.
 
-    One value says nothing about its spread: None. The spread s is at least the ``resolution``, the
-    step in which such values move: that a few of them are equal does not say that they always are.
+    One value says nothing about its spread, nor do values that are not finite: None. The spread s
+    is at least the ``resolution``, the step in which such values move: that a few of them are equal
+    does not say that they always are.
 
     Example:
         >>> round(interval([1.0, 2.0, 3.0]), 4)  # 4.3027 · 1/√3
@@ -32,7 +33,7 @@ def interval(
         >>> round(interval([2.0, 2.0, 2.0], resolution=1.0), 4)
         2.4841
     """
-    if len(values) < 2:
+    if len(values) < 2 or not all(map(math.isfinite, values)):
         return None
     least = quantile(len(values) - 1, level) * resolution / math.sqrt(len(values))
     return max(_centre_and_half(values, level)[1], least)
@@ -54,7 +55,7 @@ def p_value(differences: Sequence[float], *, resolution: float = 0.0) -> float |
     """The chance of so large a mean if the truth were 0: the paired t test, two-sided.
 
     A mean that is no larger than the ``resolution`` (`steps_apart`) says nothing, and the spread is
-    at least that large: see `interval`.
+    at least that large: see `interval`. None where that is None.
 
     Example:
         >>> round(p_value([1.0, 2.0, 3.0]), 4)
@@ -62,7 +63,7 @@ def p_value(differences: Sequence[float], *, resolution: float = 0.0) -> float |
         >>> p_value([0.5, 0.5, 0.5], resolution=0.5)
         1.0
     """
-    if len(differences) < 2:
+    if len(differences) < 2 or not all(map(math.isfinite, differences)):
         return None
     from scipy.special import stdtr
 
@@ -92,7 +93,15 @@ def steps_apart(values: Iterable[float]) -> float:
         >>> steps_apart(n**0.5 for n in range(2, 12)) < 1e-6
         True
     """
-    at = np.unique([value for value in values if math.isfinite(value)])
+    at = np.unique([float(value) for value in values if math.isfinite(value)])
+    # By a power of two near the largest: a distance may be too large a number, a step too small.
+    scale = math.ldexp(1.0, math.frexp(float(np.abs(at).max(initial=0.0)))[1] - 1)
+    return scale * _relative_steps(at / scale)
+
+
+@np.errstate(over="ignore")  # distances of which one is next to nothing beside the other
+def _relative_steps(at: Array) -> float:
+    """`steps_apart` of sorted numbers, the largest of them from 1 to 2 (or 0)."""
     sizes, distances = np.abs(at), np.diff(at)
     noise = _ROUNDING * np.maximum(sizes[1:], sizes[:-1])  # in each distance between neighbours
     distances, noise = distances[distances > noise], noise[distances > noise]
