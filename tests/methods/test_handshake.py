@@ -116,6 +116,26 @@ CASES: dict[str, tuple[Case, Case, str]] = {
         lambda _: run(trimol.MGDA, every=2),
         "every, found 1 on rank 0 and 2 on rank 1",
     ),
+    "length": (
+        lambda _: run(trimol.MGDA),
+        lambda _: run(trimol.MGDA, length="mean gradient"),
+        "length, found own on rank 0 and mean gradient on rank 1",
+    ),
+    "max_norm": (
+        lambda _: run(trimol.FAMO),
+        lambda _: run(trimol.FAMO, max_norm=1.0),
+        "max_norm, found nothing on rank 0 and 1.0 on rank 1",
+    ),
+    "heads": (
+        lambda _: run(trimol.Static, heads="weighted"),
+        lambda _: run(trimol.Static),
+        "heads, found weighted on rank 0 and plain on rank 1",
+    ),
+    "chunk": (
+        lambda _: run(trimol.MGDA, chunk=1),
+        lambda _: run(trimol.MGDA),
+        "chunk, found 1 on rank 0 and nothing on rank 1",
+    ),
     "weights": (
         lambda _: run(trimol.Static, weights=[0.5, 0.5]),
         lambda _: run(trimol.Static, weights=[0.25, 0.75]),
