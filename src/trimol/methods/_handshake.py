@@ -4,6 +4,7 @@ Where they do not, their evidence has other sizes (torch.distributed aborts or h
 of unlike things (nothing shows). So each says once what it has, and all raise the same line.
 """
 
+import inspect
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -39,13 +40,22 @@ def of_method(method: Any) -> dict[str, Any]:
     """What a method and its parameters are, as far as the steps of several processes need it."""
     return {
         "method": type(method).__name__,
-        **{name: getattr(method, name) for name in ("objectives", "draws", "every")},
-        **{name: getattr(method, name) for name in method.shown},
+        "draws": method.draws,
+        **_settings(method),
         **of_tensors("parameters", method.params),
         "steps done": int(method.step),
         "weights λ": method.weights.tolist(),
         "state": _digest(_bits(buffer) for buffer in method.buffers()),
     }
+
+
+def _settings(method: Any) -> dict[str, Any]:
+    """The arguments that it was made with: numbers and words (a tensor's text tells its device)."""
+    named = {
+        name: getattr(method, name, None) for name in inspect.signature(type(method)).parameters
+    }
+    plain = (bool, int, float, str, Mapping)
+    return {name: value for name, value in named.items() if isinstance(value, plain)}
 
 
 def of_model(model: nn.Module) -> dict[str, Any]:
