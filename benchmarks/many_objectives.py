@@ -15,6 +15,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -159,7 +160,8 @@ CONDITIONS: Mapping[str, Callable[[Tensor, Tensor], float]] = {
 
 def solved(name: str, J: Tensor) -> tuple[float, float | None]:
     """CPU seconds of one `weigh`, and the residual of what defines its weights, if anything."""
-    settings = {"bounds": dict.fromkeys(range(len(J)), 0.5)} if name == "preference" else {}
+    bounds = dict.fromkeys(range(len(J)), 0.5)
+    settings: dict[str, Any] = {"bounds": bounds} if name == "preference" else {}
     place = torch.zeros(J.shape[1], dtype=torch.float64, requires_grad=True)
     method = trimol.methods.get(name)([place], len(J), **settings)
     before = time.process_time()

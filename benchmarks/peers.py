@@ -250,13 +250,13 @@ def libmtl_moco() -> str:
 @departs("LibMTL MoDo, SDMGrad")
 def libmtl_samples() -> str:
     """three batches a step, where the other methods take one"""
-    return f"read in `trainer.py` of {LIBMTL}"
+    return f"read in the source of {LIBMTL}: its trainer"
 
 
 @departs("LibMTL RLW")
 def libmtl_rlw() -> str:
     """draws from the global random numbers"""
-    return f"read in `weighting/RLW.py` of {LIBMTL}"
+    return f"read in the source of {LIBMTL}: its weighting"
 
 
 @agrees("IMTLG")

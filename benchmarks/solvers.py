@@ -27,6 +27,7 @@ class Given:
 
     def __init__(self, gramian: Tensor) -> None:
         self.found = gramian
+        self.rounding = torch.finfo(gramian.dtype).eps
 
     def gramian(self, **options: object) -> Tensor:
         return self.found

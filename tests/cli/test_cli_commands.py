@@ -316,7 +316,8 @@ def test_failures_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "d holds another run (lr is 0.1 there, 1.0 here)" in said
 
     Path("d/metrics.parquet").write_bytes(b"half")
-    assert "d/metrics.parquet is damaged" in refused("report", "d", capsys=capsys, code=1)
+    said = refused("report", "d", capsys=capsys, code=1)
+    assert "d/metrics.parquet is another file than the one that was written here" in said
 
     Path("empty").mkdir()
     refused("report", "empty", capsys=capsys, code=1)

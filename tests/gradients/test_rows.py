@@ -291,7 +291,8 @@ class Alive(TorchDispatchMode):
         return result
 
 
-WIDTH = 4096
+WIDTH = 2**20  # so that what is widened to float64 at a time, 1 MB of each side, is half a gradient
+WIDENED = 0.51
 
 
 def _most_rows(function: Callable[..., Tensor], objectives: int, chunk: int | None) -> float:
@@ -312,7 +313,7 @@ def _passing(chunk: int, way: str) -> float:
 def test_the_memory_of_a_gramian_is_bounded_by_chunk(chunk: int, way: str) -> None:
     for objectives in (8, 16):
         most = _most_rows(gramian, objectives, chunk)
-        assert 2 * chunk <= most <= 2 * chunk + _passing(chunk, way)
+        assert 2 * chunk <= most <= 2 * chunk + _passing(chunk, way) + WIDENED
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 4])

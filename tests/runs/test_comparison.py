@@ -278,19 +278,22 @@ def test_a_task_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_finished_run_is_read_once(found: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
-    original = files._read
+    original = Path.read_bytes
 
     def counted(path: Path) -> bytes:
         read.append(path)
         return original(path)
 
-    monkeypatch.setattr(files, "_read", counted)
+    monkeypatch.setattr(Path, "read_bytes", counted)
     folder = found.runs["static"][0].path.parent
     again = compare("digits", ["static", "mgda"], folder=folder, seeds=3, steps=4)
     summarise(again)
     differences(again)
     names = {"config.json", "environment.json", "metrics.parquet", "summary.json", "direction.pt"}
+    names |= {"model.pt"}  # for its digest
     for runs in again.runs.values():
         for run in runs:
             assert {path.name for path in read if path.parent == run.path} == names
-    assert len(read) == len(set(read))
+    # Once for the digests, checked before anything is taken for finished, and once for itself.
+    # (The configuration once more, to see whose folder it is.)
+    assert max(read.count(path) for path in set(read)) <= 3

@@ -97,7 +97,12 @@ def measured_and_paper(study: Study) -> Table:
     if any(row.get(HALF) is not None for row in rows):
         columns["95 % interval of the mean"] = [_ends(row) for row in rows]
     if any(row["paper"] is not None for row in rows):
-        columns["paper"] = [interval(row["paper"], row.get(PAPER_SPREAD)) for row in rows]
+        columns["paper"] = [
+            row["paper"]  # the paper may print words
+            if isinstance(row["paper"], str)
+            else interval(row["paper"], row.get(PAPER_SPREAD))
+            for row in rows
+        ]
     if any(row.get(VERDICT) for row in rows):
         columns["verdict"] = [_text(row.get(VERDICT)) for row in rows]
     return Table(tuple(columns), tuple(zip(*columns.values(), strict=True)))

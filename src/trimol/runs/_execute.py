@@ -471,6 +471,7 @@ class Execution:
         for journal in self.journals:
             journal.saved = True  # before: what fails meanwhile may have left a checkpoint
         if self.writes:
+            make_folder(self.checkpoint.parent)  # another group that ended may have removed it
             write_tensors(self.checkpoint, content, keep=earlier(self.checkpoint))
 
     def _finish(self) -> None:

@@ -159,9 +159,9 @@ def configure(
     Example:
         >>> configure("digits", "modo", steps=100, hyperparameters={"rho": 0.1}).hyperparameters
         {'gamma': 1.0, 'rho': 0.1}
-        >>> configure("digits", "static", steps=10, hyperparameters={"gamma": 1})
+        >>> configure("digits", "static", hyperparameters={"gamma": 1})  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        trimol._failures.BadValue: static has no hyper-parameter 'gamma': it has weights, every
+        trimol._failures.BadValue: static has no hyper-parameter 'gamma': it has weights, every, ...
     """
     known = hyperparameters_of(method)
     settings = task_of(task, task_options).settings.get(method, Settings())

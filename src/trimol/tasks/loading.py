@@ -257,7 +257,7 @@ def is_name(value: object) -> bool:
 
 
 def _is_folder_name(value: object) -> bool:
-    return is_name(value) and re.search(r"[/\\]|^\.", str(value)) is None
+    return is_name(value) and re.search(r"^[./\\]|\.\.", str(value)) is None
 
 
 def _are_names(value: Any) -> bool:
