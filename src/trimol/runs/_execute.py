@@ -135,7 +135,7 @@ def enter(config: RunConfig, path: Path, resume: bool, stack: ExitStack) -> bool
     if gives_way(path) and not (resume and same):
         for name in store.OWN:
             (path / name).unlink(missing_ok=True)
-    flaw = _flaw(path)
+    flaw = _flaw(config, path)
     if (path / store.CONFIG).exists() and not resume:
         if flaw is not None:
             raise StoreError(f"{flaw}: resume the run (--resume), which makes it again")
@@ -184,11 +184,11 @@ def failed_before(config: RunConfig, path: Path) -> states.RunState | None:
     return state if state.name == "failed" and not (path / store.SUMMARY).exists() else None
 
 
-def _flaw(path: Path) -> str | None:
+def _flaw(config: RunConfig, path: Path) -> str | None:
     """What is wrong with the files of a finished run."""
     if (path / store.SUMMARY).exists():
         try:
-            store.check_finished(path)
+            store.load_whole(path, config)
         except Damaged as error:
             return error.flaw
     return None
@@ -223,8 +223,8 @@ def same_run(found: RunConfig, config: RunConfig) -> None:
         )
 
 
-def finished(config: RunConfig, path: Path) -> RunConfig | None:
-    """The configuration in a folder that holds this run, finished and whole; never another run."""
+def finished(config: RunConfig, path: Path) -> StoredRun | None:
+    """The run of a folder that holds this one, finished and whole; never another run."""
     try:
         if not (path / store.CONFIG).exists():
             return None
@@ -234,7 +234,10 @@ def finished(config: RunConfig, path: Path) -> RunConfig | None:
     if there.key != config.key and gives_way(path):
         return None
     refuse_another(there, config, path)
-    return there if (path / store.SUMMARY).exists() and _flaw(path) is None else None
+    try:
+        return store.load_whole(path, there) if (path / store.SUMMARY).exists() else None
+    except Damaged:
+        return None
 
 
 def refuse_another(there: RunConfig, config: RunConfig, path: Path) -> None:

@@ -75,7 +75,7 @@ def execute_all(
             asked[folder], there = config, finished(config, folder)
             before = failed_before(config, folder) if there is None else None
             if there is not None:
-                done[folder] = store.load(folder, there)
+                done[folder] = there
             elif before is not None and before.diverged and not retry:
                 done[folder] = Diverged(before.reason)
             else:

@@ -174,17 +174,17 @@ def load(folder: Path | str, config: RunConfig | None = None) -> StoredRun:
     )
 
 
-def check_finished(folder: Path) -> None:
-    """Check every file that a finished run left.
+def load_whole(folder: Path, config: RunConfig | None = None) -> StoredRun:
+    """A finished run, every file that it left checked: also those that are read when asked for.
 
     Raises:
         Damaged: One is not as it was written, or gone.
     """
-    summary = _summary(folder / SUMMARY)
-    for name, digest in _digests(summary).items():
-        check(folder / name, digest=digest)
-    for name in (METRICS, SCORES):
-        _table(folder / name, summary)
+    run = load(folder, config)
+    for name, digest in _digests(run.summary).items():
+        if name not in (METRICS, SCORES):
+            check(folder / name, digest=digest)
+    return run
 
 
 def _environment(file: Path) -> dict[str, Any]:
