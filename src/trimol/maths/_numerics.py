@@ -6,6 +6,7 @@ All work on the Gramian that `equilibrate` scales to a diagonal in [1/2, 2), in 
 import contextlib
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,8 @@ EPS = float(np.finfo(np.float64).eps)
 TINY = float(np.finfo(np.float64).tiny)
 # A certificate is accepted at 16 units of rounding; exact solutions reach 1 to 5.
 ROUNDING = 16 * EPS
+# A direction conflicts with no gradient if it does by less than this, relative to their lengths.
+_KEPT = 1e-9
 
 
 def regularised(gramian: Array, rho: float) -> Array:
@@ -109,10 +112,43 @@ def above_noise(gramian: Array, rounding: float) -> Array:
     word gives them weights of 1/ε that cancel. Raised by δ‖gᵢ‖², δ = (4ε)², weights v stay below
     1/√δ, and what is demanded of ⟨gᵢ, d⟩ is missed by δ vᵢ‖gᵢ‖², at most √δ of the lengths.
     """
+    # Gradients in float64 have no digits to spare: `without_conflict` raises where it must.
+    return _raised(gramian, _rounded(rounding) if _rounded(rounding) > EPS else 0.0)
+
+
+def without_conflict(solve: Callable[[Array], Array], gramian: Array, rounding: float) -> Array:
+    """The weights of ``solve``, which promises ⟨gᵢ, d⟩ ≥ 0: as exact as rounding lets it be kept.
+
+    The Gramian `above_noise` is solved as it is. Only where that breaks the promise (dependent
+    gradients near a stationary point: what the Gramian holds of them is its own rounding) it is
+    raised, by 4Mε and then 30 times more, and the weights that miss by least are taken.
+    """
+    floor = above_noise(gramian, rounding)
+    weights = solve(floor)
+    missed, allowed = _missed(gramian, weights), max(_KEPT, 4 * rounding)
+    for delta in 4 * len(gramian) * EPS * np.array([1, 30, 900]):
+        if missed <= allowed:
+            break
+        other = solve(_raised(floor, delta))
+        if (less := _missed(gramian, other)) < missed:
+            weights, missed = other, less
+    return weights
+
+
+def _raised(gramian: Array, delta: float) -> Array:
+    """With a diagonal that is larger by δ, relative."""
     raised = gramian.copy()
-    if _rounded(rounding) > EPS:  # gradients in float64 have no digits to spare
-        raised.flat[:: len(gramian) + 1] *= 1 + _rounded(rounding)
+    raised.flat[:: len(gramian) + 1] *= 1 + delta
     return raised
+
+
+def _missed(gramian: Array, weights: Array) -> float:
+    """How negative ⟨gᵢ, d⟩ may be, its rounding included, relative to ‖gᵢ‖(‖d‖ + max‖g‖)."""
+    lengths = np.sqrt(gramian.diagonal())
+    reached = gramian @ weights
+    error = len(gramian) * EPS * (np.abs(gramian) @ np.abs(weights))
+    scale = lengths * (math.sqrt(max(float(weights @ reached), 0.0)) + lengths.max())
+    return float(np.max((error - reached)[scale > 0] / scale[scale > 0], initial=0.0))
 
 
 def _rounded(rounding: float) -> float:

@@ -1,5 +1,6 @@
 """CAGrad: the best step for the worst-off objective, near the mean gradient."""
 
+import functools
 import math
 from collections.abc import Iterable
 from typing import ClassVar, Unpack
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.maths import cone
-from trimol.maths._numerics import above_noise, noise_of
+from trimol.maths._numerics import above_noise, noise_of, without_conflict
 from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import GramianOptions, RoundedMethod, each
 
@@ -29,21 +30,29 @@ def cagrad_weights(gramian: Tensor, c: float, rounding: float = 0.0) -> Tensor:
     right, started at the dual's value for the min-norm point (an upper bound of μ), leads to
     D(μ) = r, solved in closed form as soon as the support of v is the right one.
     At a Pareto stationary point μ = 0, and d is the nearest d without conflict, of gradients that
-    are rounded to ``rounding`` (`above_noise`).
+    are rounded to ``rounding`` (`above_noise`; for c ≥ 1, which promises it, `without_conflict`).
     """
-    G = above_noise(checked_gramian(gramian), rounding)
-    size, noise = len(G), noise_of(gramian, rounding)
+    checked, noise = checked_gramian(gramian), noise_of(gramian, rounding)
+    solve = functools.partial(_solved, c=c, noise=noise, dtype=gramian.dtype)
+    if c < 1:
+        return torch.from_numpy(solve(above_noise(checked, rounding)))
+    return torch.from_numpy(without_conflict(solve, checked, rounding))
+
+
+def _solved(G: _Array, c: float, noise: float, dtype: torch.dtype) -> _Array:
+    """1/M + v; ``noise`` is relative to squared norms (`noise_of`)."""
+    size = len(G)
     # mean = J g₀, so that mean.mean() = ‖g₀‖². No radius: the mean gradient it is.
     uniform, mean = np.full(size, 1 / size), G.mean(1)
     if c == 0 or not mean.mean() > 2 * noise * np.abs(G).mean():
-        return torch.from_numpy(uniform)
+        return uniform
     radius = c * math.sqrt(mean.mean())
     # The dual at the min-norm point w: μ ≤ g_wᵀg₀ + r‖g_w‖.
-    v, norm = cone.shortest(G, gramian.dtype, noise)
+    v, norm = cone.shortest(G, dtype, noise)
     level = float(mean @ v + radius * norm) if norm else 0.0
     for _ in range(100):
         if (exact := _on_support(G, mean, radius, v > 0)) is not None:
-            return torch.from_numpy(uniform + exact)
+            return uniform + exact
         # D(μ), the distance of the nearest d with Jd ≥ μ.
         v = cone.push(G, level - mean)
         distance = math.sqrt(max(float(v @ G @ v), 0.0))
@@ -52,7 +61,7 @@ def cagrad_weights(gramian: Tensor, c: float, rounding: float = 0.0) -> Tensor:
         # Newton: μ ← μ − (D − r) / D′ with D′ = 1ᵀv / D, written with v scaled to the radius.
         v *= radius / distance
         level -= (distance - radius) * radius / v.sum()
-    return torch.from_numpy(uniform + v)
+    return uniform + v
 
 
 def _on_support(G: _Array, mean: _Array, radius: float, support: _Mask) -> _Array | None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from trimol.maths import cone
-from trimol.maths._numerics import above_noise
+from trimol.maths._numerics import Array, without_conflict
 from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import RoundedMethod, each
 
@@ -14,10 +14,14 @@ from trimol.methods._gramian import RoundedMethod, each
 def upgrad_weights(gramian: Tensor, rounding: float = 0.0) -> Tensor:
     """The weights of the mean of the gradients' projections onto the dual cone, in float64.
 
-    The cone is that of gradients that are rounded to ``rounding`` (`above_noise`).
+    The cone is that of gradients that are rounded to ``rounding`` (`without_conflict`).
     """
-    G = above_noise(checked_gramian(gramian), rounding)
-    return torch.from_numpy((1 + cone.pushes(G).sum(0)) / len(G))
+    return torch.from_numpy(without_conflict(_mean_of_pushed, checked_gramian(gramian), rounding))
+
+
+def _mean_of_pushed(gramian: Array) -> Array:
+    """(1 + Σᵢ vᵢ) / M."""
+    return (1 + cone.pushes(gramian).sum(0)) / len(gramian)
 
 
 class UPGrad(RoundedMethod):
