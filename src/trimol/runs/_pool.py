@@ -18,7 +18,8 @@ import torch
 
 from trimol._checks import whole_number
 from trimol.runs import store
-from trimol.runs._execute import failed_before, finished, refuse_another, run_alone
+from trimol.runs._entry import failed_before, finished, refuse_another
+from trimol.runs._execute import run_alone
 from trimol.runs._journal import Watch
 from trimol.runs._signals import Interrupted, noting_signals
 from trimol.runs._together import Job, Unit, execute_together, units

@@ -25,17 +25,15 @@ from torch import Tensor, nn
 from trimol._failures import BadValue
 from trimol.errors._fulldata import NotFinite
 from trimol.runs import store
+from trimol.runs._entry import enter, same_run, within
 from trimol.runs._execute import (
     Execution,
     Result,
     contained,
-    enter,
-    same_run,
     started,
     stating,
     task_for,
     unmeasured,
-    within,
 )
 from trimol.runs._journal import Journal, Watch, check_complete
 from trimol.runs._storage import drop, make_folder, newest
