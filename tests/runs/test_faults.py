@@ -13,7 +13,7 @@ import pytest
 
 import trimol
 from trimol.cli import main
-from trimol.runs import Interrupted, StoreError, configure, execute, execute_all, store
+from trimol.runs import Interrupted, RunConfig, StoreError, configure, execute, execute_all, store
 from trimol.runs import _run_state as states
 from trimol.runs import _storage as files
 from trimol.runs._pool import outcome
@@ -321,6 +321,31 @@ def test_a_member_of_a_group_that_diverged_says_so(tmp_path: Path) -> None:
         str(diverged),
         (tmp_path / "1" / "state.json").stat().st_mtime_ns,
     )
+
+
+def pair(name: str, folder: Path) -> list[tuple[RunConfig, Path]]:
+    """Two runs of a task that train together."""
+    configs = [configure(name, "static", steps=3, batch_size=8, seed=seed) for seed in (0, 1)]
+    return [(config, folder / str(config.seed)) for config in configs]
+
+
+@pytest.mark.parametrize("what", ["raise StopIteration", "raise ValueError('x')"])
+def test_a_fault_in_the_metrics_of_a_group_is_the_same_line(what: str, tmp_path: Path) -> None:
+    runs = pair(task(tmp_path, what, "metrics"), tmp_path)
+    said = f"own.py, line {line_of(tmp_path, what)}: {FAULTS[what]}"
+    with pytest.raises(TaskError, match=f"^{re.escape(said)}$"):
+        execute_all(runs)
+    assert [str(store.load(folder).state) for _, folder in runs] == [f"failed: {said}"] * 2
+
+
+def test_a_stop_iteration_that_passed_a_generator_is_the_tasks(tmp_path: Path) -> None:
+    task(tmp_path)
+    text, batch = (tmp_path / "own.py").read_text(), "        x, y = batch\n"
+    on_all_data = f"{batch}        if len(x) > 8: raise StopIteration\n"
+    (tmp_path / "own.py").write_text(text.replace(batch, on_all_data))
+    runs = pair("own.py:Own", tmp_path)
+    with pytest.raises(TaskError, match=r"^own\.py, line 37: StopIteration$"):
+        execute_all(runs)
 
 
 def test_a_batch_larger_than_the_data_names_the_flag(

@@ -1,7 +1,7 @@
 """Execute a run in a folder of its own: start it, go on with it, or return it if it is finished."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -160,8 +160,11 @@ class Program(Protocol):
     def train(self, steps: int, look: Callable[[], None], stop: Callable[[], bool]) -> None:
         """Train on; look inside every step, at x_t and λ_{t+1}; ask after it whether to stop."""
 
-    def measure(self, places: Sequence[int], rho: float) -> Iterable[Result]:
-        """The records of these runs at the present x."""
+    def measure(self, places: Sequence[int], rho: float) -> Sequence[Result]:
+        """The records of these runs at the present x.
+
+        No generator: in one, a task's StopIteration would come out as something else.
+        """
 
     def module(self, place: int) -> nn.Module:
         """A run's model."""
@@ -277,7 +280,7 @@ class Execution:
         """Measure the runs that go on, or look at them on validation data; the vectors of E_ca."""
         began, going = time.monotonic(), dict(self._places())
         if self.config.validation_only:
-            measured: Iterable[Result] = map(self._validated, going)
+            measured: Sequence[Result] = [self._validated(place) for place in going]
         else:
             measured = self.program.measure(list(going), self.config.rho)
         directions = {}
@@ -373,13 +376,12 @@ class _Alone:
     def train(self, steps: int, look: Callable[[], None], stop: Callable[[], bool]) -> None:
         train(self.run, steps, watch=lambda _: look(), stop=lambda _: stop())
 
-    def measure(self, places: Sequence[int], rho: float) -> Iterator[Measured]:
+    def measure(self, places: Sequence[int], rho: float) -> Sequence[Result]:
         try:
             assessment = assess(self.run, rho=rho)
         except NotFinite as error:
             raise unmeasured(self.step) from error
-        # No generator: in one, a task's StopIteration would come out as something else.
-        return iter([(assessment.record, assessment.errors.direction)])
+        return [(assessment.record, assessment.errors.direction)]
 
     def module(self, place: int) -> nn.Module:
         return self.run.model

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from trimol._failures import BadValue
+from trimol.errors import Errors
 from trimol.errors._fulldata import NotFinite
 from trimol.runs import store
 from trimol.runs._entry import enter, same_run, within
@@ -285,25 +286,31 @@ class _Together:
             if stop():
                 return
 
-    def measure(self, places: Sequence[int], rho: float) -> Iterator[Result]:
+    def measure(self, places: Sequence[int], rho: float) -> Sequence[Result]:
         replicas = self.replicas
         with warnings.catch_warnings():  # of what is not finite, what is measured says more
             warnings.filterwarnings("ignore", "[^ ]+: gradients with NaN", RuntimeWarning)
             weights = replicas.next_weights()
         errors = replicas.measured(rho=rho, weights=weights, only=places)
-        for place, own in zip(places, errors, strict=True):
-            if isinstance(own, NotFinite):
-                yield unmeasured(replicas.step)
-                continue
-            record = from_errors(
-                own,
-                self.task.objectives,
-                step=replicas.step,
-                samples=replicas.samples,
-                metrics=metrics(self.task, replicas.module(place), self.data(place).test),
-                weights=weights[place],
-            )
-            yield record, own.direction
+        return [
+            self._measured(place, own, weights[place])
+            for place, own in zip(places, errors, strict=True)
+        ]
+
+    def _measured(self, place: int, errors: Errors | NotFinite, weights: Tensor) -> Result:
+        """One run's record, or that its losses or gradients are not finite."""
+        replicas = self.replicas
+        if isinstance(errors, NotFinite):
+            return unmeasured(replicas.step)
+        record = from_errors(
+            errors,
+            self.task.objectives,
+            step=replicas.step,
+            samples=replicas.samples,
+            metrics=metrics(self.task, replicas.module(place), self.data(place).test),
+            weights=weights,
+        )
+        return record, errors.direction
 
     def module(self, place: int) -> nn.Module:
         return self.replicas.module(place)

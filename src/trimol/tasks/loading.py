@@ -180,11 +180,18 @@ def blaming(name: str) -> Iterator[None]:
         raise
     except TaskError:
         raise
-    except BaseException as error:  # SystemExit, too: it is the task that must not end the program
+    except BaseException as stopped:  # SystemExit, too: the task must not end the program
+        error = _raised(stopped)
         line = None if file is None else _line(error, file)
         if file is None or line is None:
             raise
         raise TaskError(f"{from_here(file)}, line {line}: {_words(error)}") from error
+
+
+def _raised(error: BaseException) -> BaseException:
+    """What a task raised: of a StopIteration in a generator, Python makes another error."""
+    cause = error.__cause__
+    return cause if isinstance(error, RuntimeError) and isinstance(cause, StopIteration) else error
 
 
 def _words(error: BaseException) -> str:
