@@ -265,6 +265,49 @@ def test_killed_at_every_write(
     assert moments > 8
 
 
+def test_what_a_finished_group_left_behind_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill may come when all have their summaries and the checkpoint is still there."""
+
+    def killed(file: Path) -> None:
+        raise Killed
+
+    pair = [
+        configure("quadratic", "static", lr=lr, steps=4, batch_size=4, checkpoint_every=2)
+        for lr in (0.01, 1e200)  # one diverges, and is not trained again
+    ]
+    runs, home = jobs(tmp_path, pair), tmp_path / ".together"
+    other = [c.model_copy(update={"batch_size": 8, "seed": seed}) for c in pair for seed in (1, 2)]
+    with monkeypatch.context() as patch:
+        patch.setattr(together, "_discard", killed)
+        with pytest.raises(Killed):
+            execute_all(runs)
+    (left,) = home.iterdir()
+    with pytest.raises(Interrupted):
+        execute_all(jobs(tmp_path, other), watch=Stop(3))
+    assert left not in home.iterdir()  # by any command that looks there
+    needed = sorted(home.iterdir())
+    assert [file.suffix for file in needed] == [".previous", ".pt"]
+    execute_all(runs)
+    assert sorted(home.iterdir()) == needed  # of runs that are to go on
+    execute_all(jobs(tmp_path, other))
+    home.mkdir()
+    execute_all(runs)
+    assert not home.exists()
+
+
+def test_a_checkpoint_that_nobody_can_read_stops_no_finished_runs(tmp_path: Path) -> None:
+    listed = [configure("quadratic", "static", lr=lr, steps=2, batch_size=4) for lr in (0.01, 0.02)]
+    run(tmp_path, listed)
+    (tmp_path / ".together").mkdir()
+    for name, content in {"a": [1], "b": {"members": 3, "replicas": 0, "seconds": 0}}.items():
+        torch.save(content, tmp_path / ".together" / f"{name}.pt")
+    (tmp_path / ".together" / "c.pt").write_bytes(b"none")
+    assert [each.finished for each in run(tmp_path, listed)] == [True, True]
+    assert sorted(os.listdir(tmp_path / ".together")) == ["a.pt", "b.pt", "c.pt"]
+
+
 def test_rows_after_the_checkpoint_are_measured_again(
     whole: list[StoredRun], tmp_path: Path
 ) -> None:

@@ -80,6 +80,12 @@ def failed_before(config: RunConfig, path: Path) -> states.RunState | None:
     return state if state.name == "failed" and not (path / store.SUMMARY).exists() else None
 
 
+def over(path: Path) -> bool:
+    """Whether the run of a folder is finished, or has diverged: it goes on no more by itself."""
+    there = (path / store.CONFIG).exists()
+    return there and ((path / store.SUMMARY).exists() or states.unfinished(path).diverged)
+
+
 def _flaw(config: RunConfig, path: Path) -> str | None:
     """What is wrong with the files of a finished run."""
     if (path / store.SUMMARY).exists():

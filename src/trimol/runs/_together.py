@@ -2,9 +2,10 @@
 
 Each still has an ordinary folder. Where to go on from is one file for all of them,
 ``.together/<name>.pt`` beside their folders, written after their tables, with the one before it
-(``<name>.previous``); both are removed when they are done. A group that was interrupted goes on
-with the runs that it began with, also with those that are finished by now: R runs together equal R
-runs apart to rounding, and to the last bit only the same R runs together.
+(``<name>.previous``); both are removed when they are done, by the next command if a kill came
+between. A group that was interrupted goes on with the runs that it began with, also with those that
+are finished by now: R runs together equal R runs apart to rounding, and to the last bit only the
+same R runs together.
 """
 
 import hashlib
@@ -12,7 +13,7 @@ import json
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +27,7 @@ from trimol._failures import BadValue
 from trimol.errors import Errors
 from trimol.errors._fulldata import NotFinite
 from trimol.runs import store
-from trimol.runs._entry import enter, same_run, within
+from trimol.runs._entry import enter, over, same_run, within
 from trimol.runs._execute import (
     Execution,
     Result,
@@ -37,7 +38,15 @@ from trimol.runs._execute import (
     unmeasured,
 )
 from trimol.runs._journal import Journal, Watch, check_complete
-from trimol.runs._storage import drop, make_folder, newest
+from trimol.runs._storage import (
+    StoreError,
+    drop,
+    earlier,
+    make_folder,
+    newest,
+    read_tensors,
+    understanding,
+)
 from trimol.runs.config import RunConfig, is_number, task_of
 from trimol.tasks import Data, Task
 from trimol.tasks import _answers as answers
@@ -93,15 +102,17 @@ class Unit:
 def units(runs: Sequence[Job], pending: Sequence[Job]) -> list[Unit]:
     """Which runs are executed together; in the order of the first of each."""
     alike: dict[str, list[Job]] = {}
-    for config, folder in pending:
+    for config, folder in {folder: (config, folder) for config, folder in runs}.values():
         alike.setdefault(_kind(config), []).append((config, folder))
-    planned = []
-    for kind, jobs in alike.items():
-        if _fits(jobs[0][0]):
-            home = _home([job for job in runs if _kind(job[0]) == kind])
-            going = _interrupted(jobs, home)
+    planned, waiting = [], {folder for _, folder in pending}
+    for own in alike.values():
+        jobs = [job for job in own if job[1] in waiting]
+        if _fits(own[0][0]):
+            home = _home(own)
+            going = _interrupted(jobs, home) if jobs else []
             begun = {folder for unit in going for folder in unit.folders}
             planned += going + _new([job for job in jobs if job[1] not in begun], home)
+            _clear(home, but={unit.file for unit in planned})
         else:
             planned += [Unit((job,)) for job in jobs]
     places = {folder: place for place, (_, folder) in enumerate(runs)}
@@ -174,13 +185,33 @@ def _home(jobs: Sequence[Job]) -> Path:
 def _interrupted(pending: Sequence[Job], home: Path) -> list[Unit]:
     """Groups that are to go on: those with a run that is asked for and not finished."""
     asked = {folder.absolute(): (config, folder) for config, folder in pending}
-    files = {*home.glob("*.pt"), *(old.with_suffix(".pt") for old in home.glob("*.previous"))}
     groups = []
-    for file in sorted(files):
+    for file in _checkpoints(home):
         kept = newest(file, partial(_step_of, file, asked))
         if kept is not None and (unit := _unit(kept, file, asked)).folders:
             groups.append(unit)
     return groups
+
+
+def _checkpoints(home: Path) -> list[Path]:
+    """The checkpoints of groups, by the name that the newest of each has."""
+    old = (file.with_suffix(".pt") for file in home.glob(f"*{earlier(Path('x.pt')).suffix}"))
+    return sorted({*home.glob("*.pt"), *old})
+
+
+def _clear(home: Path, *, but: Collection[Path | None]) -> None:
+    """Remove the checkpoints of groups that are done: a kill may have come before they were gone.
+
+    What cannot be read is left to those who want to go on from it, and are told.
+    """
+    for file in _checkpoints(home):
+        if file in but:
+            continue
+        with suppress(StoreError), understanding(file):
+            kept = read_tensors(file if file.exists() else earlier(file))
+            if all(over(folder) for _, folder in _unit(kept, file, {}).jobs):
+                drop(file)
+    _tidy(home)
 
 
 def _unit(kept: Any, file: Path, asked: Mapping[Path, Job]) -> Unit:
