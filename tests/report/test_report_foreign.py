@@ -93,7 +93,7 @@ PLACES = ("study/study.json", "modo/config.json", "modo/summary.json", "modo/env
 VALUES = (
     *(None, [], {}, HOSTILE, "", 0, -1, 1.5, True, 1e308, math.nan, math.inf, 10**400),
     *([[[["x"]]]], [1, "a", None, {}], {"a": {"b": {"c": 1}}}, "\0", "../../secret", "/etc/passwd"),
-    DEEP,
+    *("\ud800", DEEP),
 )
 
 
@@ -187,7 +187,8 @@ def test_a_direction_that_is_none(value, folder, capsys):
 
 @pytest.mark.parametrize("key", ["figures", "files"])
 @pytest.mark.parametrize(
-    "name", ["../../secret.svg", "{outside}/secret.svg", "link.svg", "a/../.."]
+    "name",
+    ["../../secret.svg", "{outside}/secret.svg", "link.svg", "a/../..", "\ud800.svg", "\0.svg"],
 )
 def test_nothing_from_outside_comes_in(key, name, folder, tmp_path, capsys):
     secret = tmp_path / "secret.svg"

@@ -166,7 +166,11 @@ def within(folder: Path, path: Path) -> bool:
     >>> within(Path("runs"), Path("runs/a/../b.svg")), within(Path("runs"), Path("runs/../c.svg"))
     (True, False)
     """
-    if "\0" in str(path):
+    try:
+        name = os.fsencode(path)
+    except UnicodeEncodeError:  # half a character: no system has such a file
+        return False
+    if b"\0" in name:
         return False
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
