@@ -31,7 +31,7 @@ from trimol.gradients._rows import (
     rounding,
 )
 from trimol.gradients._scalar import attached, weighted
-from trimol.gradients.losses import Losses, as_vector, origins, starts
+from trimol.gradients.losses import Losses, loss_vector, loss_vectors, origins, starts
 
 
 class NonFinite(ArithmeticError):
@@ -70,8 +70,7 @@ class Evidence:
         self.params = trainable(params)
         self.delivery, self.scale = delivery, 1.0
         self.representation = representation
-        self.draws = [as_vector(d, f"losses (draw {i + 1})") for i, d in enumerate(draws)]
-        _check_lengths(self.draws, objectives)
+        self.draws = loss_vectors(draws, objectives)
         _check_distinct(self.draws)
         self.graphs = [record(vector, self.params) for vector in self.draws]
         for graph in self.graphs:
@@ -289,18 +288,8 @@ def observed(losses: Losses, objectives: int) -> Tensor:
         losses: M losses, possibly computed under ``torch.no_grad()``.
         objectives: The number M that there must be.
     """
-    vector = as_vector(losses, graph=False).detach()
-    _check_lengths([vector], objectives)
-    return reduce.mean_small(vector.double())
-
-
-def _check_lengths(draws: Sequence[Tensor], objectives: int) -> None:
-    for i, vector in enumerate(draws):
-        if len(vector) != objectives:
-            raise BadValue(
-                f"losses (draw {i + 1}) must have {objectives} entries, one per objective, found "
-                f"{len(vector)}"
-            )
+    vector = loss_vector(losses, objectives, graph=False)
+    return reduce.mean_small(vector.detach().double())
 
 
 def _check_distinct(draws: Sequence[Tensor]) -> None:

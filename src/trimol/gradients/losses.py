@@ -29,6 +29,26 @@ def as_vector(losses: Losses, name: str = "losses", *, graph: bool = True) -> Te
     return vector
 
 
+def loss_vector(
+    losses: Losses, objectives: int, name: str = "losses", *, graph: bool = True
+) -> Tensor:
+    """As `as_vector`, of exactly M losses."""
+    vector = as_vector(losses, name, graph=graph)
+    if len(vector) != objectives:
+        raise BadValue(
+            f"{name} must have {objectives} entries, one per objective, found {len(vector)}"
+        )
+    return vector
+
+
+def loss_vectors(draws: Sequence[Losses], objectives: int, *, graph: bool = True) -> list[Tensor]:
+    """One vector of M losses for each draw."""
+    return [
+        loss_vector(losses, objectives, f"losses (draw {i + 1})", graph=graph)
+        for i, losses in enumerate(draws)
+    ]
+
+
 def _stacked(losses: Sequence[Tensor], name: str) -> Tensor:
     if isinstance(losses, Mapping):
         raise BadType(

@@ -15,6 +15,8 @@ from trimol.gradients import Evidence, Losses, NonFinite
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._delivery import Delivery, Heads, Length
 from trimol.gradients._params import checked
+from trimol.gradients._scalar import weighted
+from trimol.gradients.losses import loss_vectors
 from trimol.methods import _handshake as handshake
 from trimol.methods._inherited import inherit_arguments
 from trimol.methods._reach import Reach
@@ -217,13 +219,30 @@ class Method(nn.Module):
     def forward(self, *losses: Losses, keep: bool = False) -> Tensor:
         """The scalar to differentiate, from one loss vector for each of the method's `draws`.
 
+        Under ``torch.no_grad()`` or ``torch.inference_mode()``, and after ``method.eval()``, it is
+        λᵀF and nothing more, of one vector or of the mean over as many as there are draws: no step
+        is counted, λ, `info` and random numbers stay, and processes do not wait for each other.
+
         Args:
             losses: The loss vectors.
             keep: Leave λ and all else that the method remembers as they are, and move along
                 ∇F λ: for a batch that cannot tell new weights, because an objective has no sample
                 in it (its loss is then 0, without a gradient). One loss vector will do.
         """
+        if self.evaluates:
+            return self.evaluated(losses)
         return self._take(self._evidence(losses, keep), keep)
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether a call is no step now: in eval mode, or where no gradients are wanted."""
+        return not (self.training and torch.is_grad_enabled())
+
+    def evaluated(self, losses: Sequence[Losses]) -> Tensor:
+        """λᵀF, the mean over the loss vectors; with a graph where they have one."""
+        self._check_count(len(losses), due=False)
+        vectors = loss_vectors(losses, self.objectives, graph=False)
+        return torch.stack([weighted(vector, self.weights) for vector in vectors]).mean()
 
     def _evidence(
         self, losses: Sequence[Losses], keep: bool, representation: Sequence[Tensor] | None = None

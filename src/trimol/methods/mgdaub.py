@@ -83,6 +83,8 @@ class MGDAUB(Method):
             keep: Leave λ as it is.
             representation: Z: the tensor (or tensors) between the shared parameters and the heads.
         """
+        if self.evaluates:
+            return self.evaluated(losses)
         return self._take(self._evidence(losses, keep, _checked(representation)), keep)
 
     def weigh(self, evidence: Evidence) -> Tensor:

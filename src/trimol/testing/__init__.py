@@ -39,6 +39,7 @@ from trimol.testing._precision import (
 from trimol.testing._problems import Linear, Step, TwoHeads, batch, network
 from trimol.testing._row import Row
 from trimol.testing._state import (
+    assert_evaluation_touches_nothing,
     assert_is_a_module_that_copies_and_prints,
     assert_moving_keeps_the_weights_in_float64,
     assert_reset_is_a_new_instance,
@@ -77,6 +78,7 @@ CHECKS = (
     assert_frozen_and_unused_parameters_are_left_alone,
     assert_unfreezing_needs_no_new_method,
     assert_state_resumes_bit_for_bit,
+    assert_evaluation_touches_nothing,
     assert_state_holds_no_model_parameters,
     assert_reset_is_a_new_instance,
     assert_is_a_module_that_copies_and_prints,

@@ -61,6 +61,28 @@ def _equal(one: Any, two: Any) -> bool:
     return bool(one == two)
 
 
+def assert_evaluation_touches_nothing(row: Row) -> None:
+    """In eval mode and without gradients a call gives λᵀF, and training goes on as without it."""
+    model = network()
+    method = row.new(model.parameters())
+    row.call(method, model.step(method.draws, 0))
+    state, info = copy.deepcopy(method.state_dict()), method.info
+    one, all_draws = model.step(1, 1), model.step(method.draws, 2)
+    random = torch.get_rng_state()
+    for mode in (torch.no_grad, torch.inference_mode, torch.enable_grad):
+        method.train(mode is not torch.enable_grad)
+        with mode():
+            values = [row.call(method, step) for step in (one, all_draws)]
+        for value, step in zip(values, (one, all_draws), strict=True):
+            want = method.weights @ step.values()
+            torch.testing.assert_close(value.detach(), want, rtol=1e-12, atol=1e-12)
+            assert value.requires_grad == (mode is torch.enable_grad), f"a graph under {mode}"
+    assert method.train() is method, "train() must return the method"
+    assert_same(method.state_dict(), state)
+    assert method.info is info, "info changed"
+    assert torch.equal(torch.get_rng_state(), random), "random numbers were drawn"
+
+
 def assert_state_holds_no_model_parameters(row: Row) -> None:
     """The state is the method's own: the model's parameters are the model's to save."""
     method = row.new(network().parameters())
