@@ -94,6 +94,24 @@ def test_unfinished_runs_are_told(tmp_path):
     ]
 
 
+def test_what_failed_early_is_not_called_the_best(tmp_path):
+    """A network that has not begun to learn has small errors: a run that diverged won by them."""
+    rows = records(OBJECTIVES, 100)
+    early = [rows[0] | {"R_opt": 1e-9, "R_gen": 0.0, "E_ca": 0.0}]
+    runs = [
+        *(save(tmp_path / m, config(m), rows) for m in ("static", "mgda")),
+        save(tmp_path / "bad", config("modo"), early, finished=False),
+    ]
+    (found,) = comparisons(runs)
+    assert "modo" not in summary.headline(found)[1]
+    assert [shape.label for shape in triangle(found).shapes] == ["static", "mgda"]
+    assert cell(summary.final(found), "modo (step 0 of 1000)", "R_opt")
+    (found,) = comparisons(runs[1:])
+    assert len(summary.headline(found)) == 1
+    assert triangle(found) is None
+    assert "One method that is finished makes no trade-off" in summary.absent(found)[0]
+
+
 def test_a_single_seed_is_warned_of(tmp_path):
     found = ended(tmp_path, {"modo": [{}], "mgda": [{}, {}]})
     (text,) = summary.warnings(found)

@@ -51,6 +51,15 @@ class Comparison:
         """The settings' labels."""
         return tuple(setting.label for setting in self.settings)
 
+    @property
+    def ranked(self) -> tuple[Setting, ...]:
+        """The settings that are called better or worse: the finished, or else those that go on.
+
+        One that failed early has the small errors of a network that has not begun to learn.
+        """
+        finished = tuple(setting for setting in self.settings if setting.finished)
+        return finished or tuple(s for s in self.settings if s.runs[0].state.name != "failed")
+
 
 def comparisons(runs: Iterable[StoredRun]) -> list[Comparison]:
     """The runs by task, method and setting; a seed that was run twice with one counts once."""

@@ -61,7 +61,7 @@ def final(comparison: Comparison) -> Table:
     seeds = [str(len(setting.runs)) for setting in comparison.settings]
     return Table(
         ("method", "seeds", *(n + power(u) for n, u in zip(measured, units, strict=True))),
-        tuple(zip(comparison.labels, seeds, *cells, strict=True)),
+        tuple(zip(map(_named, comparison.settings), seeds, *cells, strict=True)),
     )
 
 
@@ -137,8 +137,9 @@ def absent(comparison: Comparison) -> list[str]:
     texts = []
     if not any(last(setting.runs, "R_pop") for setting in compared):
         texts.append("There is no test data: R_pop and R_gen are not known.")
-    elif len(compared) < 2:
-        texts.append("One method alone makes no trade-off: no triangle of the three errors.")
+    elif len(comparison.ranked) < 2:
+        alone = "alone" if len(compared) < 2 else "that is finished"
+        texts.append(f"One method {alone} makes no trade-off: no triangle of the three errors.")
     if len(comparison.objectives) == 1:
         texts.append("There is one objective: its weight is always 1, and nothing conflicts.")
     return texts
@@ -171,11 +172,11 @@ def _compared(comparison: Comparison) -> str:
 
 def _smallest(comparison: Comparison) -> list[str]:
     """Which setting has the smallest mean of each error, and whether its interval stands apart."""
-    if len(comparison.settings) < 2:
+    if len(comparison.ranked) < 2:
         return []
     parts = []
     for name, column in AXES:
-        ends = {s.label: last(s.runs, column) for s in comparison.settings}
+        ends = {s.label: last(s.runs, column) for s in comparison.ranked}
         known = {label: e for label, e in ends.items() if any(map(math.isfinite, e))}
         if len(known) > 1:
             parts.append(f"{name} error {column}: {_lowest(known)}")
@@ -222,16 +223,21 @@ def _multiple(ratio: float) -> str:
 
 def _unfinished(setting: Setting) -> list[str]:
     if not setting.finished:
-        reached = [_reached(run) for run in setting.runs]
-        total = setting.runs[0].config.steps
-        return [
-            f"{setting.label}: no run is finished; shown as far as measured "
-            f"(step {listed([str(step) for step in reached])} of {total})."
-        ]
+        return [f"{setting.label}: no run is finished; shown as far as measured ({_at(setting)})."]
     if setting.left_out:
         seeds = listed([str(run.config.seed) for run in setting.left_out])
         return [f"{setting.label}: unfinished and left out: seed {seeds}."]
     return []
+
+
+def _named(setting: Setting) -> str:
+    """The label, with the step that the numbers are of where it is not the last."""
+    return setting.label if setting.finished else f"{setting.label} ({_at(setting)})"
+
+
+def _at(setting: Setting) -> str:
+    reached = listed([str(_reached(run)) for run in setting.runs])
+    return f"step {reached} of {setting.runs[0].config.steps}"
 
 
 def _stopped(setting: Setting) -> list[str]:

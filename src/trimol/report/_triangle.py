@@ -134,7 +134,7 @@ def triangle(comparison: Comparison) -> Triangle | None:
     """
     measured = {
         setting.label: [finite_mean(last(setting.runs, column)) for _, column in AXES]
-        for setting in comparison.settings
+        for setting in comparison.ranked
     }
     full = {label: errors for label, errors in measured.items() if all(e.n for e in errors)}
     if len(full) < 2:
