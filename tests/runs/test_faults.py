@@ -292,7 +292,27 @@ def test_a_signal_in_the_last_writes_stops_the_list_after_that_run(
         execute_all([(config, tmp_path / "a"), (other, tmp_path / "b")], together=False)
     assert store.load(tmp_path / "a").finished
     assert not (tmp_path / "b").exists()
-    assert execute(config, tmp_path / "c").finished  # a run alone is done: nothing is to stop
+    with pytest.raises(Interrupted, match="just finished"):  # nor what a script does after it
+        execute(config, tmp_path / "c")
+    assert store.load(tmp_path / "c").finished
+
+
+def test_a_signal_in_the_last_measuring_is_not_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = task(tmp_path, "os.kill(os.getpid(), signal.SIGTERM)", "metrics")
+    run = ["run", name, *SMALL, "--measure-every", "0", "--out", "one"]
+    assert main(run) == 143
+    said = "trimol: interrupted when the run was just finished: the same command shows it\n"
+    assert capsys.readouterr().err == said
+    assert str(store.load("one").state) == "finished"
+    assert main(run) == 0  # there is nothing left to be interrupted
+    runs = pair(name, tmp_path)
+    with pytest.raises(Interrupted, match="just finished") as stop:
+        execute_all(runs)
+    assert stop.value.code == 143
+    assert [str(store.load(folder).state) for _, folder in runs] == ["finished"] * 2
+    assert not (tmp_path / ".together").exists()
 
 
 def test_two_signals_at_once_are_one() -> None:

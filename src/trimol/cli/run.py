@@ -124,6 +124,7 @@ def _executed(config: "RunConfig", folder: Path, options: Options) -> "StoredRun
     from trimol.cli._progress import Progress
     from trimol.cli._run_view import RunView
     from trimol.runs import Interrupted, execute
+    from trimol.runs.store import SUMMARY
     from trimol.tasks import load
 
     progress = Progress(f"{config.task} with {config.method} ({setting(config)})", config.steps)
@@ -139,6 +140,8 @@ def _executed(config: "RunConfig", folder: Path, options: Options) -> "StoredRun
         try:
             run = execute(config, folder, resume=options.resume, watch=watch)
         except Interrupted as stop:
+            if (folder / SUMMARY).exists():
+                raise
             raise Interrupted(f"{stop} (the same command with --resume)", stop.code) from None
     if progress.done < config.steps and not options.quiet:
         print(f"{folder} is finished already: nothing was run", file=sys.stderr)

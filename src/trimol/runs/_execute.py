@@ -56,7 +56,8 @@ def execute(
         StoreError: The folder holds another run, an unfinished one (without ``resume``) or a
             damaged file, is in use by another process, or cannot be written.
         Diverged: A loss became NaN or infinite. What was measured before is on disk.
-        Interrupted: Ctrl-C or SIGTERM. A checkpoint was written.
+        Interrupted: Ctrl-C or SIGTERM. A checkpoint was written; or the run is finished, if the
+            signal came while it was measured for the last time: what comes after it must stop.
 
     Example:
         >>> import tempfile
@@ -67,11 +68,7 @@ def execute(
         [0, 5, 10, 15, 20]
     """
     path = Path(folder)
-    try:
-        run_alone(config, path, resume=resume, watch=watch)
-    except Interrupted:
-        if not (path / store.SUMMARY).exists():  # a signal that came in its last moments
-            raise
+    run_alone(config, path, resume=resume, watch=watch)
     return store.load(path)
 
 
@@ -214,7 +211,10 @@ class Execution:
                     )
             self._finish()
             if self._told(noted):  # in its last moments: what comes after it must not begin
-                raise Interrupted("interrupted when the run was just finished", noted.code)
+                raise Interrupted(
+                    "interrupted when the run was just finished: the same command shows it",
+                    noted.code,
+                )
 
     def _places(self) -> Iterator[tuple[int, Journal]]:
         """The runs that go on: all that have not diverged and do not merely go along."""

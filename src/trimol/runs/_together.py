@@ -13,7 +13,7 @@ import json
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -112,7 +112,8 @@ def units(runs: Sequence[Job], pending: Sequence[Job]) -> list[Unit]:
             going = _interrupted(jobs, home) if jobs else []
             begun = {folder for unit in going for folder in unit.folders}
             planned += going + _new([job for job in jobs if job[1] not in begun], home)
-            _clear(home, but={unit.file for unit in planned})
+            going_on = {unit.file for unit in planned}
+            _clear(home, [file for file in _checkpoints(home) if file not in going_on])
         else:
             planned += [Unit((job,)) for job in jobs]
     places = {folder: place for place, (_, folder) in enumerate(runs)}
@@ -145,7 +146,7 @@ def execute_together(unit: Unit, watch: Watch | None) -> dict[Path, Diverged]:
             _discard(unit.file)
             raise
         except BaseException:
-            _tidy(unit.file.parent)
+            _clear(unit.file.parent, [unit.file])  # a signal may come when all are finished
             raise
         _discard(unit.file)
     return {j.path: j.failed for j in journals if j.path is not None and j.failed is not None}
@@ -199,14 +200,12 @@ def _checkpoints(home: Path) -> list[Path]:
     return sorted({*home.glob("*.pt"), *old})
 
 
-def _clear(home: Path, *, but: Collection[Path | None]) -> None:
-    """Remove the checkpoints of groups that are done: a kill may have come before they were gone.
+def _clear(home: Path, checkpoints: Sequence[Path]) -> None:
+    """Remove those of groups that are done: a kill may have come before they were gone.
 
     What cannot be read is left to those who want to go on from it, and are told.
     """
-    for file in _checkpoints(home):
-        if file in but:
-            continue
+    for file in checkpoints:
         with suppress(StoreError), understanding(file):
             kept = read_tensors(file if file.exists() else earlier(file))
             if all(over(folder) for _, folder in _unit(kept, file, {}).jobs):
