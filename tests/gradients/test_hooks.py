@@ -12,7 +12,9 @@ from zoo import several
 
 from trimol.gradients import _hooks as hooks
 from trimol.gradients import product
+from trimol.gradients._backward import gradient
 from trimol.gradients._graph import record
+from trimol.gradients._product import directional
 
 
 def leaf(*shape: int) -> Tensor:
@@ -154,3 +156,51 @@ def test_what_another_thread_saw_says_nothing_of_this_one() -> None:
     other.start()
     other.join()
     assert possible(hooked, w)
+
+
+def clipped(bound: float) -> Callable[[Tensor], Tensor]:
+    return lambda g: g.clamp(-bound, bound)
+
+
+def shortened(bound: float) -> Callable[[Tensor], Tensor]:
+    return lambda g: g / (g.norm() / bound).clamp_min(1)
+
+
+def without_small(bound: float) -> Callable[[Tensor], Tensor]:
+    return lambda g: g * (g.abs() > bound)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.9])
+@pytest.mark.parametrize("hook", [clipped, shortened, without_small])
+def test_hooks_that_are_not_linear_are_noticed_at_the_gradients_own_scale(
+    hook: Callable[[float], Callable[[Tensor], Tensor]], share: float, dtype: torch.dtype
+) -> None:
+    """Each acts on gradients of one scale only: where M differ, at that of a single loss."""
+    torch.manual_seed(0)
+    a, b = nn.Linear(6, 8, dtype=dtype), nn.Linear(8, 4, dtype=dtype)
+    params = [*a.parameters(), *b.parameters()]
+    scales = torch.tensor([1.0, 3.0, 10.0, 0.03], dtype=dtype)
+
+    def vector(act: Callable[[Tensor], Tensor] | None) -> tuple[Tensor, Tensor]:
+        hidden = torch.tanh(a(torch.randn(5, 6, dtype=dtype)))
+        if act is not None:
+            hidden.register_hook(act)
+        return hidden, b(hidden).square().mean(0) * scales
+
+    hidden, plain = vector(None)
+    rows = torch.stack([torch.autograd.grad(x, hidden, retain_graph=True)[0] for x in plain])
+    largest = rows.norm(dim=(1, 2)).max() if hook is shortened else rows.abs().max()
+    _, first = vector(hook(share * largest.item()))
+    _, second = vector(None)
+    weights = torch.full((4,), 0.25, dtype=dtype)
+    found = directional(record(first, params), gradient(second, params, weights))
+    direction = naive.jacobian(second, params).T @ weights.double()
+    naive.assert_product(
+        found.values,
+        naive.jacobian(first, params),
+        direction,
+        1e-10 if dtype is torch.float64 else 1e-4,
+    )
+    assert found.route == "backwards"
+    assert "not linear" in found.reason

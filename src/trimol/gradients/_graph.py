@@ -9,6 +9,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node, get_gradient_edge
 
 from trimol._failures import BadValue
+from trimol.gradients._sinks import is_sink
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 REENTRANT = "CheckpointFunctionBackward"
@@ -26,6 +27,7 @@ class Graph:
         entrances: Where a parameter, by its ``id``, enters: a node and the number of its output.
         active: The nodes that depend on the parameters, those where a parameter enters included.
         others: The leaves that require a gradient and are not among the parameters.
+        sinks: The nodes that end a forward pass of ``DistributedDataParallel``.
     """
 
     losses: Tensor
@@ -35,6 +37,7 @@ class Graph:
     entrances: dict[int, tuple[Node, int]]
     active: set[Node]
     others: list[Tensor]
+    sinks: list[Node]
 
     def shares(self, graph: "Graph") -> bool:
         """Whether a node, other than a leaf, belongs to both graphs."""
@@ -56,6 +59,7 @@ def record(losses: Tensor, params: Sequence[Tensor]) -> Graph:
     nodes: list[Node] = []
     edges: dict[Node, tuple[tuple[Node | None, int], ...]] = {}
     others: list[Tensor] = []
+    sinks: list[Node] = []
     stack: list[tuple[Node, bool]] = [(get_gradient_edge(losses).node, False)]
     while stack:
         node, inputs_done = stack.pop()
@@ -71,6 +75,8 @@ def record(losses: Tensor, params: Sequence[Tensor]) -> Graph:
                     stack.append((source, False))
             if isinstance(node, BackwardCFunction):
                 _check_checkpoint(node)
+                if is_sink(node):
+                    sinks.append(node)
             elif not sources and node.name() == ACCUMULATE:
                 leaf: Tensor = node.variable  # type: ignore[attr-defined]
                 if id(leaf) in leaves:
@@ -78,7 +84,7 @@ def record(losses: Tensor, params: Sequence[Tensor]) -> Graph:
                     active.add(node)
                 else:
                     others.append(leaf)
-    return Graph(losses, params, nodes, edges, entrances, active, others)
+    return Graph(losses, params, nodes, edges, entrances, active, others, sinks)
 
 
 def _check_checkpoint(node: Node) -> None:

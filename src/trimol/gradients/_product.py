@@ -31,6 +31,7 @@ from trimol.gradients._backward import dense, gradient, inner, norm, pulled
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._params import checked, trainable
 from trimol.gradients._rules import Unsupported
+from trimol.gradients._sinks import muted
 from trimol.gradients._tangents import push
 from trimol.gradients.losses import Losses, as_vector, entries
 
@@ -97,8 +98,10 @@ def product(
             f"weights must have one entry per objective, {len(two)}, found shape "
             f"{tuple(weights.shape)}"
         )
-    vector = reduce.mean_large(gradient(two, live, weights))
-    local = directional(record(one, live), vector, route)
+    graph = record(one, live)
+    with muted([*graph.sinks, *record(two, live).sinks]):
+        vector = reduce.mean_large(gradient(two, live, weights))
+        local = directional(graph, vector, route)
     return reduce.mean_small(local.values)
 
 
@@ -148,18 +151,23 @@ def _double_vjp(graph: Graph, vector: Sequence[Tensor]) -> Tensor:
 
 
 def _verify(graph: Graph, vector: Sequence[Tensor], values: Tensor) -> None:
-    """Hold Gᵀv against one plain backward, Gu.
+    """Hold Gᵀv against plain backwards, Gu.
 
     A hook is missed by tangents; a hook or a backward written in Python that leaves the graph
     (NumPy, ``.detach()``) would be differentiated to zero without a word. u gives every objective
-    the same share, so that an error in a small one is not lost beside a large one.
+    the same share, so that an error in a small one is not lost beside a large one. A hook that
+    clips acts on large gradients, one that drops the small ones on those: none of the first u is
+    above 1, where a backward of one loss starts, and none of the second is below.
     """
     sizes = values.double().abs()
     positive = sizes[sizes > 0]
     smallest = positive.min() if len(positive) else sizes.new_ones(())
-    shares = smallest / sizes.clamp_min(smallest)
-    moved = gradient(graph.losses, graph.params, shares)
-    _check_linear(graph, moved, vector, shares.to(graph.losses).double() @ values.double())
+    largest = sizes.max().clamp_min(smallest)
+    for scale in (smallest, largest):
+        least = torch.maximum(smallest, scale * graph.rounding**0.5)
+        shares = scale / sizes.clamp_min(least)
+        moved = gradient(graph.losses, graph.params, shares)
+        _check_linear(graph, moved, vector, shares.to(graph.losses).double() @ values.double())
 
 
 def _check_linear(
@@ -169,7 +177,9 @@ def _check_linear(
     scale = (norm(moved) * norm(vector)).item()
     gap = abs((inner(moved, vector) - expected).item())
     if not gap <= scale * graph.rounding**0.6:
-        raise Unsupported("a hook or a backward pass written in Python is not differentiable")
+        raise Unsupported(
+            "a hook or a backward pass written in Python is not linear or not differentiable"
+        )
 
 
 def _backwards(graph: Graph, vector: Sequence[Tensor]) -> Tensor:

@@ -20,6 +20,7 @@ from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import pulled
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._params import checked, trainable
+from trimol.gradients._sinks import muted, passes
 from trimol.gradients.losses import Losses, as_vector, entries
 from trimol.maths._numerics import float64
 
@@ -53,7 +54,12 @@ def jacobian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = No
                 [2., 1.]])
     """
     graph = record(as_vector(losses), checked(params))
-    size = checked_chunk(chunk, graph)
+    with muted(graph.sinks):
+        return _jacobian(graph, checked_chunk(chunk, graph))
+
+
+def _jacobian(graph: Graph, size: int) -> Tensor:
+    """The Jacobian of a graph, of gradients that are held ``size`` at a time."""
     if size >= len(graph.losses):
         return all_rows(graph)
     result = _empty(len(graph.losses), graph.params)
@@ -87,7 +93,8 @@ def gramian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = Non
                 [3., 5.]], dtype=torch.float64)
     """
     graph = record(as_vector(losses), checked(params))
-    return gram_of(graph, checked_chunk(chunk, graph))
+    with muted(graph.sinks):
+        return gram_of(graph, checked_chunk(chunk, graph))
 
 
 def gram_of(graph: Graph, chunk: int) -> Tensor:
@@ -207,7 +214,7 @@ def _batch_width(graph: Graph) -> int:
     losses, nodes = graph.losses, graph.nodes
     if len(losses) < SMALLEST_BATCH:
         return 1
-    if any(isinstance(node, BackwardCFunction) for node in nodes):
+    if any(isinstance(node, BackwardCFunction) and not passes(node) for node in nodes):
         return 1  # written in Python: may have no batching rule
     if losses.device.type != "cpu":
         return LARGEST_BATCH

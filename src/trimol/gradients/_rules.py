@@ -10,8 +10,9 @@ tensors, in one of four ways:
   of a backward and a double backward of that node alone.
 
 Nodes written in Python (``autograd.Function``, module hooks, ``torch.compile``) raise
-`Unsupported`. Node names and the saved tensors read here are those of PyTorch's
-``derivatives.yaml``; the tests hold every rule against a naive Jacobian.
+`Unsupported`, except torch's own that hand their inputs on. Node names and the saved tensors read
+here are those of PyTorch's ``derivatives.yaml``; the tests hold every rule against a naive
+Jacobian.
 """
 
 import functools
@@ -23,6 +24,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
+
+from trimol.gradients._sinks import handed_on, passes
 
 Tangents = tuple[Tensor | None, ...]
 # The saved tensors of a node are attributes that only the C++ side declares: for mypy, Any.
@@ -52,6 +55,8 @@ def carry(node: Any, incoming: Tangents) -> Tangents:
 
 def _generic(node: Any, *incoming: Tensor | None) -> Tangents:
     if isinstance(node, BackwardCFunction):
+        if passes(node):
+            return handed_on(node, incoming)
         raise Unsupported(type(node).__name__)
     outputs = node._input_metadata
     if len(outputs) == 1 and math.prod(outputs[0].shape) == 1:

@@ -5,7 +5,7 @@ known, so that ``backward()`` has nothing left to compute. Either way ``backward
 scaling, hooks, accumulation and ``DistributedDataParallel`` see an ordinary loss.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,23 +19,38 @@ def weighted(losses: Tensor, weights: Tensor) -> Tensor:
     return (weights.to(losses.device, dtype) * losses.to(dtype)).sum()  # autocast leaves this be
 
 
-def attached(value: Tensor, params: Sequence[Tensor], direction: Sequence[Tensor]) -> Tensor:
+def attached(
+    value: Tensor,
+    params: Sequence[Tensor],
+    direction: Sequence[Tensor],
+    finish: Callable[[], None] = lambda: None,
+) -> Tensor:
     """A scalar worth ``value`` whose gradient with respect to ``params`` is ``direction``.
 
-    ``value`` may have a graph of its own; its gradient is then added.
+    ``value`` may have a graph of its own; its gradient is then added. ``finish`` is called within
+    the user's backward.
     """
-    result: Tensor = _Attached.apply(value, direction, *params)  # type: ignore[no-untyped-call]
+    result: Tensor = _Attached.apply(  # type: ignore[no-untyped-call]
+        value, direction, finish, *params
+    )
     return result
 
 
 class _Attached(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, value: Tensor, direction: Sequence[Tensor], *params: Tensor) -> Tensor:
-        ctx.direction = direction
+    def forward(
+        ctx: Any,
+        value: Tensor,
+        direction: Sequence[Tensor],
+        finish: Callable[[], None],
+        *params: Tensor,
+    ) -> Tensor:
+        ctx.direction, ctx.finish = direction, finish
         return value.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         (scale,) = upstream
-        return (scale, None, *[d * scale.to(d.device, d.dtype) for d in ctx.direction])
+        ctx.finish()
+        return (scale, None, None, *[d * scale.to(d.device, d.dtype) for d in ctx.direction])

@@ -6,15 +6,18 @@ without repeating a backward that was done for the evidence.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
+from typing import Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import Node
 
 from trimol._failures import BadValue
 from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
+from trimol.gradients import _sinks as sinks
 from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import gradient, norm, pulled
 from trimol.gradients._delivery import AS_IT_IS, Delivery
@@ -36,6 +39,23 @@ from trimol.gradients.losses import Losses, loss_vector, loss_vectors, origins, 
 
 class NonFinite(ArithmeticError):
     """The evidence of this step holds NaN or infinity."""
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _alone(
+    work: Callable[Concatenate["Evidence", P], R],
+) -> Callable[Concatenate["Evidence", P], R]:
+    """Work on the graphs without a surrounding autocast, and unnoticed by wrappers of the model."""
+
+    @functools.wraps(work)
+    def alone(evidence: "Evidence", *args: P.args, **kwargs: P.kwargs) -> R:
+        with no_autocast(), sinks.muted(evidence.sinks):
+            return work(evidence, *args, **kwargs)
+
+    return alone
 
 
 class Evidence:
@@ -92,7 +112,7 @@ class Evidence:
         """The ε of the gradients' dtype: how far their entries are rounded, relative."""
         return rounding(self.params)
 
-    @no_autocast()
+    @_alone
     def gramian(self, *, chunk: int | None = None, of: Sequence[Tensor] | None = None) -> Tensor:
         """GᵀG of the (only) draw's gradients; see :func:`trimol.gradients.gramian`.
 
@@ -113,7 +133,7 @@ class Evidence:
         self._rows = all_rows(graph)
         return self._noted("gramian", gram(self._rows))
 
-    @no_autocast()
+    @_alone
     def jacobian(self) -> Tensor:
         """Gᵀ of the (only) draw: one row of gradients per objective, in the order of `params`."""
         (graph,) = self.graphs
@@ -124,7 +144,7 @@ class Evidence:
         self.finite(self._rows.sum(1, dtype=torch.promote_types(self._rows.dtype, torch.float32)))
         return self._rows
 
-    @no_autocast()
+    @_alone
     def product(self, weights: Tensor, *, keep_gradient: bool = False) -> Tensor:
         """G1ᵀ(G2 λ) of the first two draws; see :func:`trimol.gradients.product`.
 
@@ -170,12 +190,17 @@ class Evidence:
         """As `losses`, for a method that computes with them: raises if they are not finite."""
         return self.finite(self.losses)
 
+    @property
+    def sinks(self) -> list[Node]:
+        """Where ``DistributedDataParallel`` waits for the user's backward."""
+        return [sink for graph in self.graphs for sink in graph.sinks]
+
     @functools.cached_property
     def others(self) -> list[Tensor]:
         """Leaves with gradient that the losses reach and the method does not weigh."""
         return list({id(leaf): leaf for graph in self.graphs for leaf in graph.others}.values())
 
-    @no_autocast()
+    @_alone
     def scalar(self, weights: Tensor, draws: slice = slice(None)) -> Tensor:
         """The scalar worth λᵀF whose gradient is G λ on the parameters, as the delivery has it.
 
@@ -197,14 +222,14 @@ class Evidence:
         missing = [wanted - weights] * len(used)
         # So is that of the second draw's gradient, on the parameters and (all of it) on the others.
         if self._second_gradient is not None:
-            values[1] = attached(values[1].detach(), self.params, self._second_gradient)
+            values[1] = self._attached(values[1].detach(), self._second_gradient)
             missing[1] = wanted
         value = torch.stack(values).mean()
         if not self.others or not any(weight.any() for weight in missing):
             return value
         return attached(value, self.others, self._on_others(used, missing))
 
-    @no_autocast()
+    @_alone
     def scalar_along(self, weights: Tensor, direction: Tensor) -> Tensor:
         """The scalar worth λᵀF whose gradient is ``direction``, whatever the losses' gradients.
 
@@ -221,7 +246,22 @@ class Evidence:
         on_others = self._on_others(used, [self._on_heads(weights)] * len(used))
         value = torch.stack([weighted(vector.detach(), weights) for vector in used]).mean()
         delivered = self._delivered(direction, used)
-        return attached(value, [*self.params, *self.others], [*delivered, *on_others])
+        return self._attached(value, delivered, on_others)
+
+    def _attached(
+        self, value: Tensor, direction: Sequence[Tensor], on_others: Sequence[Tensor] = ()
+    ) -> Tensor:
+        """A scalar with known gradients: the parameters' of all processes, the others' of this."""
+        entered = [any(id(p) in graph.entrances for graph in self.graphs) for p in self.params]
+        shares = sinks.reached_shares(entered, self.sinks, self.params[0].device).tolist()
+        ours = [
+            (p, part if share == 1 else part * share)
+            for p, part, share in zip(self.params, direction, shares, strict=True)
+            if share
+        ]
+        known = [*ours, *(zip(self.others, on_others, strict=True) if on_others else ())]
+        finish = functools.partial(sinks.passed, self.sinks)
+        return attached(value, [p for p, _ in known], [part for _, part in known], finish)
 
     def _is_rescaled(self, weights: Tensor) -> bool:
         """Whether the length of G λ has to be known: the mean gradient's is that of uniform λ."""
