@@ -14,7 +14,7 @@ from torch import Tensor
 from trimol import simplex
 from trimol.gradients import Evidence
 from trimol.methods import Method, checks
-from trimol.methods.base import Needs, Options, State
+from trimol.methods.base import Needs, Objectives, Options, State
 from trimol.testing import CHECKS, Row
 
 
@@ -59,7 +59,7 @@ class SmoothMGDA(Method):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         beta: float = 0.1,
         **options: Unpack[Options],
@@ -67,7 +67,7 @@ class SmoothMGDA(Method):
         super().__init__(params, objectives, **options)
         self.beta = checks.fraction("beta", beta)
         # Saved, loaded, moved and reset by the base class. Zeros: nothing seen yet.
-        self.carry(average=self.weights.new_zeros(objectives, objectives))
+        self.carry(average=self.weights.new_zeros(self.objectives, self.objectives))
 
     def weigh(self, evidence: Evidence) -> State:
         """The min-norm weights of the average, and the average."""

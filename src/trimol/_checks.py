@@ -3,12 +3,16 @@
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from trimol._failures import BadNumber, BadValue
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Objectives = int | Sequence[str]  # M, or the names of the M objectives
+Names = tuple[str, ...] | tuple[int, ...]
+Value = TypeVar("Value")
 
 
 def whole_number(name: str, value: int, *, least: int) -> int:
@@ -29,6 +33,48 @@ def whole_number(name: str, value: int, *, least: int) -> int:
 def count(name: str, value: int) -> int:
     """A whole number of at least 1."""
     return whole_number(name, value, least=1)
+
+
+def names(objectives: Objectives) -> Names:
+    """What the objectives are called: the names given, else their numbers.
+
+    >>> names(["ctr", "cvr"]), names(2)
+    (('ctr', 'cvr'), (0, 1))
+    >>> names(["a", "a"])
+    Traceback (most recent call last):
+    trimol._failures.BadValue: objectives must be different names, or a number, found ['a', 'a']
+    """
+    if isinstance(objectives, str) or not isinstance(objectives, Sequence):
+        return tuple(range(count("objectives", objectives)))
+    given = tuple(objectives)
+    if not given or not all(isinstance(n, str) for n in given) or len({*given}) < len(given):
+        raise BadValue(f"objectives must be different names, or a number, found {list(given)}")
+    return given
+
+
+def number(objectives: Objectives) -> int:
+    """M."""
+    return len(names(objectives))
+
+
+def in_order(name: str, values: Mapping[str, Value], known: Names) -> list[Value]:
+    """What was given by the objectives' names, in their order: each exactly once.
+
+    >>> in_order("losses", {"cvr": 2.0, "ctr": 1.0}, ("ctr", "cvr"))
+    [1.0, 2.0]
+    >>> in_order("losses", {"cvr": 2.0}, ("ctr", "cvr"))
+    Traceback (most recent call last):
+    trimol._failures.BadValue: losses must have 'ctr', 'cvr', found none for 'ctr'
+    """
+    listed = ", ".join(map(repr, known))
+    for key in values:
+        if key not in known:
+            hint = "" if isinstance(known[0], str) else " (give the method names: objectives=[…])"
+            raise BadValue(f"{name} must be by the names {listed}, found {key!r}{hint}")
+    for each in known:
+        if each not in values:
+            raise BadValue(f"{name} must have {listed}, found none for {each!r}")
+    return [values[each] for each in known]  # type: ignore[index]
 
 
 def seed(value: int) -> int:
@@ -80,10 +126,11 @@ def one_of(name: str, value: str, known: Sequence[str]) -> None:
         raise BadValue(f"{name} must be {' or '.join(map(repr, known))}, found {value!r}")
 
 
-def vector(name: str, value: "Tensor | Sequence[float]", objectives: int) -> "Tensor":
+def vector(name: str, value: "Tensor | Sequence[float]", objectives: Objectives) -> "Tensor":
     """Finite numbers, one per objective, in float64."""
     import torch  # where there are tensors it is there; what checks numbers only does not need it
 
+    objectives = number(objectives)
     tensor = torch.as_tensor(value, dtype=torch.float64).detach().cpu().clone()
     if tensor.shape != (objectives,):
         raise BadValue(
@@ -95,27 +142,27 @@ def vector(name: str, value: "Tensor | Sequence[float]", objectives: int) -> "Te
     return tensor
 
 
-def losses_at_least_zero(losses: "Tensor", why: str) -> None:
+def losses_at_least_zero(losses: "Tensor", why: str, called: Names) -> None:
     """Refuse a negative loss, (…, M), and name it; NaN is for others to find.
 
     >>> import torch
-    >>> losses_at_least_zero(torch.tensor([0.5, -2.0]), "being sizes")
+    >>> losses_at_least_zero(torch.tensor([0.5, -2.0]), "being sizes", ("ctr", "cvr"))
     Traceback (most recent call last):
-    trimol._failures.BadValue: losses must be at least 0, being sizes, found -2 for objective 1
+    trimol._failures.BadValue: losses must be at least 0, being sizes, found -2 for objective 'cvr'
     """
     if (losses < 0).any():
         place = int(losses.nan_to_num().argmin())
         raise BadValue(
             f"losses must be at least 0, {why}, found {losses.flatten()[place].item():g} "
-            f"for objective {place % losses.shape[-1]}"
+            f"for objective {called[place % losses.shape[-1]]!r}"
         )
 
 
 def weights(
-    value: "Tensor | Sequence[float] | None", objectives: int, name: str = "weights"
+    value: "Tensor | Sequence[float] | None", objectives: Objectives, name: str = "weights"
 ) -> "Tensor":
     """Finite, non-negative weights, not all zero, in float64; uniform for ``None``."""
-    count("objectives", objectives)
+    objectives = number(objectives)
     if value is None:
         value = [1 / objectives] * objectives
     checked = vector(name, value, objectives)
@@ -127,7 +174,7 @@ def weights(
 
 
 def simplex(
-    value: "Tensor | Sequence[float] | None", objectives: int, name: str = "weights"
+    value: "Tensor | Sequence[float] | None", objectives: Objectives, name: str = "weights"
 ) -> "Tensor":
     """Weights as :func:`weights`, that sum to one (to rounding, which is then removed)."""
     checked = weights(value, objectives, name)
@@ -137,11 +184,20 @@ def simplex(
     return checked / total
 
 
-def bounds(value: Mapping[int, float], objectives: int) -> dict[int, float]:
-    """A finite bound for some of the objectives, by their number."""
-    for m, bound in value.items():
-        if isinstance(m, bool) or not isinstance(m, int) or not 0 <= m < objectives:
-            raise BadValue(f"bounds must be of objectives 0 to {objectives - 1}, found {m!r}")
+def bounds(
+    value: "Mapping[int, float] | Mapping[str, float]", objectives: Objectives
+) -> dict[int, float]:
+    """A finite bound for some of the objectives, by their name or number; numbers come back.
+
+    >>> bounds({"cvr": 0.2}, ["ctr", "cvr"])
+    {1: 0.2}
+    """
+    called = names(objectives)
+    places = {key: place for place, name in enumerate(called) for key in (place, name)}
+    known = f"0 to {len(called) - 1}" + (f" ({', '.join(map(str, called))})" if called[0] else "")
+    for key, bound in value.items():
+        if isinstance(key, bool) or key not in places:
+            raise BadValue(f"bounds must be of objectives {known}, found {key!r}")
         if not isinstance(bound, (int, float)) or not math.isfinite(bound):
-            raise BadValue(f"bounds[{m}] must be a finite number, found {bound!r}")
-    return {m: float(bound) for m, bound in value.items()}
+            raise BadValue(f"bounds[{key!r}] must be a finite number, found {bound!r}")
+    return {places[key]: float(bound) for key, bound in value.items()}

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
+from trimol._checks import Names, Objectives, names
 from trimol._failures import BadValue
 from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
@@ -68,7 +69,7 @@ class Evidence:
     Args:
         draws: One loss vector per independent batch.
         params: The parameters that the method weighs.
-        objectives: The number M of objectives that every draw must have.
+        objectives: The number M of objectives that every draw must have, or their names.
         representation: What the shared parameters make of the batch, where the caller names it.
         delivery: How long the direction is to be, and what the others get.
 
@@ -83,18 +84,19 @@ class Evidence:
         self,
         draws: Sequence[Losses],
         params: Sequence[Tensor],
-        objectives: int,
+        objectives: Objectives | Names,
         representation: Sequence[Tensor] | None = None,
         delivery: Delivery = AS_IT_IS,
     ) -> None:
         self.params = trainable(params)
         self.delivery, self.scale = delivery, 1.0
         self.representation = representation
-        self.draws = loss_vectors(draws, objectives)
+        self.names: Names = names(objectives) if isinstance(objectives, int) else tuple(objectives)
+        self.draws = loss_vectors(draws, self.names)
         _check_distinct(self.draws)
         self.graphs = [record(vector, self.params) for vector in self.draws]
         for graph in self.graphs:
-            _check_reach(graph)
+            _check_reach(graph, self.names)
         self.route = ""
         self.reason = ""
         self.findings: dict[str, Tensor] = {}
@@ -125,7 +127,7 @@ class Evidence:
         self.route, size = "rows", checked_chunk(chunk, graph)
         if of is not None:
             graph = record(graph.losses, trainable(checked(of)))
-            _check_reach(graph, "tensors")
+            _check_reach(graph, self.names, "tensors")
             if not all(tensor.is_leaf for tensor in of):
                 return self._noted("gramian", own_gramian(graph))
         if of is not None or size < len(graph.losses):
@@ -321,14 +323,15 @@ class Evidence:
         return total
 
 
-def observed(losses: Losses, objectives: int) -> Tensor:
+def observed(losses: Losses, objectives: Objectives | Names) -> Tensor:
     """The values of losses that need no graph: in float64, the mean over processes.
 
     Args:
         losses: M losses, possibly computed under ``torch.no_grad()``.
-        objectives: The number M that there must be.
+        objectives: The number M that there must be, or their names.
     """
-    vector = loss_vector(losses, objectives, graph=False)
+    called: Names = names(objectives) if isinstance(objectives, int) else tuple(objectives)
+    vector = loss_vector(losses, called, graph=False)
     return reduce.mean_small(vector.detach().double())
 
 
@@ -344,7 +347,7 @@ def _check_distinct(draws: Sequence[Tensor]) -> None:
             )
 
 
-def _check_reach(graph: Graph, given: str = "parameters") -> None:
+def _check_reach(graph: Graph, called: Names, given: str = "parameters") -> None:
     """Every objective whose own graph can be told apart must depend on the parameters."""
     own = starts(graph.losses)
     if own is None:
@@ -353,6 +356,6 @@ def _check_reach(graph: Graph, given: str = "parameters") -> None:
         unreached = [m for m, e in enumerate(own) if e is None or e.node not in graph.active]
     if unreached:
         raise BadValue(
-            f"objective {unreached[0]} reaches none of the given {given}: its loss does not "
-            "depend on them (detached? computed by another model, or in another forward pass?)"
+            f"objective {called[unreached[0]]!r} reaches none of the given {given}: its loss does "
+            "not depend on them (detached? computed by another model, or in another forward pass?)"
         )

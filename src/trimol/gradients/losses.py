@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
+from trimol._checks import Names, in_order
 from trimol._failures import BadType, BadValue
 
-Losses = Tensor | Sequence[Tensor]
+Losses = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
 
 
 def as_vector(losses: Losses, name: str = "losses", *, graph: bool = True) -> Tensor:
@@ -30,26 +31,28 @@ def as_vector(losses: Losses, name: str = "losses", *, graph: bool = True) -> Te
 
 
 def loss_vector(
-    losses: Losses, objectives: int, name: str = "losses", *, graph: bool = True
+    losses: Losses, called: Names, name: str = "losses", *, graph: bool = True
 ) -> Tensor:
-    """As `as_vector`, of exactly M losses."""
+    """As `as_vector`, of exactly the objectives that are called so; by name, too."""
+    if isinstance(losses, Mapping):
+        losses = in_order(name, losses, called)
     vector = as_vector(losses, name, graph=graph)
-    if len(vector) != objectives:
+    if len(vector) != len(called):
         raise BadValue(
-            f"{name} must have {objectives} entries, one per objective, found {len(vector)}"
+            f"{name} must have {len(called)} entries, one per objective, found {len(vector)}"
         )
     return vector
 
 
-def loss_vectors(draws: Sequence[Losses], objectives: int, *, graph: bool = True) -> list[Tensor]:
+def loss_vectors(draws: Sequence[Losses], called: Names, *, graph: bool = True) -> list[Tensor]:
     """One vector of M losses for each draw."""
     return [
-        loss_vector(losses, objectives, f"losses (draw {i + 1})", graph=graph)
+        loss_vector(losses, called, f"losses (draw {i + 1})", graph=graph)
         for i, losses in enumerate(draws)
     ]
 
 
-def _stacked(losses: Sequence[Tensor], name: str) -> Tensor:
+def _stacked(losses: Sequence[Tensor] | Mapping[str, Tensor], name: str) -> Tensor:
     if isinstance(losses, Mapping):
         raise BadType(
             f"{name} must be a 1-D tensor or a sequence of scalar tensors, found a mapping: pass "

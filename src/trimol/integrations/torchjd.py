@@ -15,7 +15,7 @@ from trimol._failures import BadType, BadValue
 from trimol.gradients import Evidence, NonFinite
 from trimol.integrations._capture import Capture, put
 from trimol.methods import Method
-from trimol.methods.base import Needs, StepOptions
+from trimol.methods.base import Needs, Objectives, StepOptions
 
 Of = Literal["gramian", "jacobian", "pair", "direction"]
 _NEEDS: dict[Of, Needs] = {
@@ -74,7 +74,7 @@ class TorchJD(Method):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         guest: nn.Module | str,
         of: Of | None = None,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs, Options, StepOptions
+from trimol.methods.base import Method, Needs, Objectives, Options, StepOptions
 
 
 class GramianOptions(Options, total=False):
@@ -31,7 +31,7 @@ class GramianMethod(Method):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         weights: Tensor | Sequence[float] | None = None,
         chunk: int | None = None,

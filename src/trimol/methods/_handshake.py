@@ -42,6 +42,7 @@ def of_method(method: Any) -> dict[str, Any]:
         "method": type(method).__name__,
         "draws": method.draws,
         **_settings(method),
+        "names of objectives": list(method.names),
         **of_tensors("parameters", method.params),
         "steps done": int(method.step),
         "weights λ": method.weights.tolist(),
@@ -83,7 +84,8 @@ def of_tensors(name: str, tensors: Iterable[Tensor]) -> dict[str, Any]:
 
 
 def _length(losses: Any) -> int | str:
-    return len(losses) if isinstance(losses, Sequence) else type(losses).__name__
+    counted = isinstance(losses, (Sequence, Mapping))
+    return len(losses) if counted else type(losses).__name__
 
 
 def _bits(tensor: Tensor) -> int:

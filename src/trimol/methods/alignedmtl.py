@@ -12,6 +12,7 @@ from trimol._failures import BadValue
 from trimol.maths._numerics import equilibrate, factor, noise_of, regularised
 from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import GramianOptions, RoundedMethod, each
+from trimol.methods.base import Objectives
 
 ScaleMode = Literal["min", "median", "rmse"]
 
@@ -80,7 +81,7 @@ class AlignedMTL(RoundedMethod):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         preference: Tensor | Sequence[float] | None = None,
         scale_mode: ScaleMode = "min",

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from trimol import _checks as checks
+from trimol._checks import Names, Objectives
 from trimol._failures import BadValue
 from trimol.gradients import Evidence, Losses, NonFinite
 from trimol.gradients import _reduce as reduce
@@ -45,6 +46,7 @@ class Info:
     """What the last step saw: diagnostics, never carried to the next step.
 
     Attributes:
+        names: What the objectives are called: the names that the method was given, else numbers.
         losses: The M losses (mean over draws and processes).
         weights: λ after the step.
         updated: Whether this step computed new weights.
@@ -57,6 +59,7 @@ class Info:
         scale: What `length` and `max_norm` multiplied the direction by; 1 where they did nothing.
     """
 
+    names: Names
     losses: Tensor
     weights: Tensor
     updated: bool
@@ -66,6 +69,16 @@ class Info:
     gramian: Tensor | None = None
     product: Tensor | None = None
     scale: float = 1.0
+
+    @property
+    def losses_by_name(self) -> dict[str | int, float]:
+        """The losses, by the names of the objectives."""
+        return dict(zip(self.names, self.losses.tolist(), strict=True))
+
+    @property
+    def weights_by_name(self) -> dict[str | int, float]:
+        """λ after the step, by the names of the objectives."""
+        return dict(zip(self.names, self.weights.tolist(), strict=True))
 
     @property
     def norms(self) -> Tensor | None:
@@ -91,7 +104,8 @@ class Method(nn.Module):
     Args:
         params: The parameters that the method weighs. For those that the losses reach but that
             are not given here (task heads) see ``heads``.
-        objectives: M, the number of losses.
+        objectives: M, the number of losses; or their names, ``["ctr", "cvr"]``: then losses may be
+            given by name, in any order, and what the method says speaks of them so.
         weights: λ at the start; uniform by default.
         every: Compute new weights every so many steps only, and keep them in between. A step that
             keeps them needs one loss vector only, however many `draws` the others take.
@@ -109,6 +123,8 @@ class Method(nn.Module):
             batch. ``length`` and ``max_norm`` do not act on them.
 
     Attributes:
+        objectives: M.
+        names: The objectives' names; 0, 1, … where the method was only told how many there are.
         weights: λ, one entry per objective, in float64.
         info: What the last step saw, or ``None`` before the first.
         shown: The hyper-parameters that ``print(method)`` shows.
@@ -130,7 +146,7 @@ class Method(nn.Module):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         weights: Tensor | Sequence[float] | None = None,
         every: int = 1,
@@ -140,9 +156,10 @@ class Method(nn.Module):
     ) -> None:
         super().__init__()
         self.params = tuple(checked(params))
-        self.objectives = objectives
+        self.names = checks.names(objectives)
+        self.objectives = len(self.names)
         self._start: dict[str, Tensor] = {}
-        start = checks.weights(weights, objectives).to(_home(self.params[0].device))
+        start = checks.weights(weights, self.objectives).to(_home(self.params[0].device))
         self.every = checks.count("every", every)
         checks.one_of("length", length, get_args(Length))
         checks.one_of("heads", heads, get_args(Heads))
@@ -207,6 +224,16 @@ class Method(nn.Module):
         return kept
 
     @property
+    def weights_by_name(self) -> dict[str | int, float]:
+        """λ, by the names of the objectives.
+
+        >>> import torch, trimol
+        >>> trimol.Static([torch.zeros(1)], objectives=["ctr", "cvr"]).weights_by_name
+        {'ctr': 0.5, 'cvr': 0.5}
+        """
+        return dict(zip(self.names, self.weights.tolist(), strict=True))
+
+    @property
     def harmless(self) -> float | Tensor:
         """Losses that do for `weigh`, of a run among many whose own are not finite."""
         return 1.0
@@ -224,7 +251,8 @@ class Method(nn.Module):
         is counted, λ, `info` and random numbers stay, and processes do not wait for each other.
 
         Args:
-            losses: The loss vectors.
+            losses: The loss vectors: each a 1-D tensor, a sequence of scalars, or, where the
+                objectives have names, a mapping from these to scalars.
             keep: Leave λ and all else that the method remembers as they are, and move along
                 ∇F λ: for a batch that cannot tell new weights, because an objective has no sample
                 in it (its loss is then 0, without a gradient). One loss vector will do.
@@ -241,7 +269,7 @@ class Method(nn.Module):
     def evaluated(self, losses: Sequence[Losses]) -> Tensor:
         """λᵀF, the mean over the loss vectors; with a graph where they have one."""
         self._check_count(len(losses), due=False)
-        vectors = loss_vectors(losses, self.objectives, graph=False)
+        vectors = loss_vectors(losses, self.names, graph=False)
         return torch.stack([weighted(vector, self.weights) for vector in vectors]).mean()
 
     def _evidence(
@@ -250,7 +278,7 @@ class Method(nn.Module):
         """What the losses of this step tell."""
         self.meet(lambda: handshake.of_losses(losses, keep=keep))
         self._check_count(len(losses), self.due and not keep)
-        return Evidence(losses, self.params, self.objectives, representation, self.delivery)
+        return Evidence(losses, self.params, self.names, representation, self.delivery)
 
     @property
     def delivery(self) -> Delivery:
@@ -279,6 +307,7 @@ class Method(nn.Module):
         result = evidence.scalar(before) if keep else self.scalar(evidence, before, self.weights)
         self.step += 1
         self.info = Info(
+            names=self.names,
             losses=evidence.losses,
             weights=self.weights,
             updated=updated,
@@ -305,8 +334,10 @@ class Method(nn.Module):
         """What ``print(method)`` shows in the brackets."""
         common = {"length": "own", "max_norm": None, "heads": "plain"}
         unusual = [n for n in common if n not in self.shown and getattr(self, n) != common[n]]
-        names = ("objectives", "every", *self.shown, *unusual)
-        return ", ".join(f"{name}={_brief(getattr(self, name))}" for name in names)
+        settings = {name: getattr(self, name) for name in ("every", *self.shown, *unusual)}
+        told = self.objectives if self.names[0] == 0 else list(self.names)
+        shown = {"objectives": told, **settings}
+        return ", ".join(f"{name}={_brief(value)}" for name, value in shown.items())
 
     def _update(self, evidence: Evidence) -> bool:
         """Take new weights; keep the old ones if the gradients are not finite."""

@@ -16,6 +16,7 @@ from trimol.maths import cone
 from trimol.maths._numerics import above_noise, noise_of, without_conflict
 from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import GramianOptions, RoundedMethod, each
+from trimol.methods.base import Objectives
 
 _ROUNDING = 1e-14  # relative to the error of evaluating the optimality conditions
 _Array = npt.NDArray[np.float64]
@@ -126,7 +127,7 @@ class CAGrad(RoundedMethod):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         c: float = 0.4,
         **options: Unpack[GramianOptions],

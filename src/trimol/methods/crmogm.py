@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.methods._gramian import GramianMethod
-from trimol.methods.base import Checked, StepOptions
+from trimol.methods.base import Checked, Objectives, StepOptions
 from trimol.methods.mgda import mgda_weights
 
 
@@ -58,7 +58,7 @@ class CRMOGM(GramianMethod):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         alpha: float = 0.9,
         rho: float = 0.0,

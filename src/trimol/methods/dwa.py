@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs, State, StepOptions
+from trimol.methods.base import Method, Needs, Objectives, State, StepOptions
 
 
 def dwa_weights(last: Tensor, before: Tensor, temperature: float | Tensor) -> Tensor:
@@ -68,7 +68,7 @@ class DWA(Method):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         temperature: float = 2.0,
         period: int = 100,
@@ -84,7 +84,7 @@ class DWA(Method):
     def weigh(self, evidence: Evidence) -> State:
         """New weights at the end of an epoch, for the next one."""
         losses = evidence.values().to(self.total)
-        checks.losses_at_least_zero(losses, "since DWA compares their ratios")
+        checks.losses_at_least_zero(losses, "since DWA compares their ratios", self.names)
         total, seen = self.total + losses, self.seen + 1
         count = seen.to(total.device)[..., None]
         ended, compares = count % self.period == 0, count > self.period

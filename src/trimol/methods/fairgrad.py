@@ -8,6 +8,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol.maths.fairness import fair_weights
 from trimol.methods._gramian import GramianOptions, RoundedMethod, each
+from trimol.methods.base import Objectives
 
 
 class FairGrad(RoundedMethod):
@@ -47,7 +48,7 @@ class FairGrad(RoundedMethod):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         alpha: float = 2.0,
         **options: Unpack[GramianOptions],

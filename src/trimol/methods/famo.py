@@ -9,7 +9,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence, Losses, observed
-from trimol.methods.base import Method, Needs, Options, State
+from trimol.methods.base import Method, Needs, Objectives, Options, State
 
 # Added to the losses so that a loss of zero has a logarithm: relative to the largest loss, where
 # the authors' 1e-8 is absolute and so makes small losses look alike.
@@ -88,7 +88,7 @@ class FAMO(Method):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         beta: float = 0.025,
         gamma: float = 1e-3,
@@ -100,12 +100,12 @@ class FAMO(Method):
         self.beta = checks.nonnegative("beta", beta)
         self.gamma = checks.nonnegative("gamma", gamma)
         self.adam = adam
-        lowest = [0.0] * objectives if min_losses is None else min_losses
+        lowest = [0.0] * self.objectives if min_losses is None else min_losses
         self.min_losses = checks.vector("min_losses", lowest, objectives)
         zeros = torch.zeros_like(self.weights)
         self.carry(
             logits=zeros,
-            moments=zeros.expand(2, objectives),
+            moments=zeros.expand(2, self.objectives),
             before=zeros,  # nothing to compare with yet
             observations=torch.zeros((), dtype=torch.int64),
         )
@@ -131,7 +131,7 @@ class FAMO(Method):
         Args:
             losses: M losses, one vector; no graph is needed.
         """
-        after = observed(losses, self.objectives)
+        after = observed(losses, self.names)
         learned = self._learned(self._above(after)) if after.isfinite().all() else {}
         self.commit({"weights": self.weights, **learned, "before": torch.zeros_like(self.before)})
 
@@ -165,8 +165,8 @@ class FAMO(Method):
             lowest = self.min_losses.expand(above.shape).flatten()[place].item()
             raise BadValue(
                 f"losses must be at least min_losses, since FAMO takes their logarithm, found "
-                f"{losses.flatten()[place].item():g} for objective {place % self.objectives}, "
-                f"below {lowest:g}"
+                f"{losses.flatten()[place].item():g} for objective "
+                f"{self.names[place % self.objectives]!r}, below {lowest:g}"
             )
         largest = above.amax(-1, keepdim=True)
         return above + (_EPSILON * largest).clamp_min(torch.finfo(above.dtype).tiny)

@@ -9,7 +9,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs, State, StepOptions
+from trimol.methods.base import Method, Needs, Objectives, State, StepOptions
 
 _ROUNDING = 16 * torch.finfo(torch.float64).eps
 
@@ -88,7 +88,7 @@ class GradNorm(Method):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         alpha: float = 1.5,
         lr: float = 0.025,
@@ -99,7 +99,7 @@ class GradNorm(Method):
         **options: Unpack[StepOptions],
     ) -> None:
         checked = checks.weights(weights, objectives)
-        start = checked * objectives / checked.sum()
+        start = checked * len(checked) / checked.sum()
         super().__init__(params, objectives, weights=start, **options)
         self.alpha = checks.nonnegative("alpha", alpha)
         self.lr = checks.nonnegative("lr", lr)
@@ -115,7 +115,7 @@ class GradNorm(Method):
         gramian = evidence.gramian(of=self.layer).to(self.weights)
         norms = gramian.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
         losses = evidence.values().to(self.weights)
-        checks.losses_at_least_zero(losses, "since GradNorm compares their ratios")
+        checks.losses_at_least_zero(losses, "since GradNorm compares their ratios", self.names)
         known = self.initial.any(-1, keepdim=True)
         initial = _positive("the first losses", torch.where(known, self.initial, losses))
         moved = gradnorm_step(self.weights, norms, losses / initial, self.alpha, self.lr)

@@ -11,6 +11,7 @@ from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.maths.min_norm import min_norm, min_norm_batched, min_norm_pairs_on_host
 from trimol.methods._gramian import GramianMethod, GramianOptions
+from trimol.methods.base import Objectives
 
 
 def mgda_weights(gramian: Tensor, rho: float | Tensor = 0.0) -> Tensor:
@@ -96,7 +97,7 @@ class MGDA(GramianMethod):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         rho: float = 0.0,
         normalize: Normalize = "none",

@@ -8,7 +8,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadType, BadValue
 from trimol.gradients import Evidence, Losses
-from trimol.methods.base import Method, Needs, Options
+from trimol.methods.base import Method, Needs, Objectives, Options
 from trimol.methods.mgda import Normalize, mgda_weights, normalised
 
 Representation = Tensor | Sequence[Tensor]
@@ -61,7 +61,7 @@ class MGDAUB(Method):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         normalize: Normalize = "none",
         **options: Unpack[Options],

@@ -11,7 +11,7 @@ from trimol import _checks as checks
 from trimol.gradients import Evidence
 from trimol.gradients._rows import gram
 from trimol.maths.projection import projected
-from trimol.methods.base import Checked, Method, Needs, State, StepOptions
+from trimol.methods.base import Checked, Method, Needs, Objectives, State, StepOptions
 from trimol.methods.mgda import mgda_weights
 
 
@@ -87,7 +87,7 @@ class MoCo(Method):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         beta: float = 0.5,
         gamma: float | None = None,
@@ -105,7 +105,7 @@ class MoCo(Method):
         dtype = functools.reduce(torch.promote_types, (p.dtype for p in self.params), torch.float32)
         size, device = sum(p.numel() for p in self.params), self.params[0].device
         self.carry(
-            tracker=torch.zeros((), dtype=dtype, device=device).expand(objectives, size),
+            tracker=torch.zeros((), dtype=dtype, device=device).expand(self.objectives, size),
             seen=torch.full((len(self.params),), zero_start),
         )
 

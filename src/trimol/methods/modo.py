@@ -9,7 +9,7 @@ from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.maths.projection import projected, projected_on_host
-from trimol.methods.base import Checked, Method, Needs, StepOptions
+from trimol.methods.base import Checked, Method, Needs, Objectives, StepOptions
 
 
 def modo_step(
@@ -71,7 +71,7 @@ class MoDo(Method):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         gamma: float = 0.01,
         rho: float = 0.0,

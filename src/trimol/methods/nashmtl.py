@@ -8,6 +8,7 @@ from torch import Tensor
 from trimol.gradients._delivery import Heads, Length
 from trimol.maths.fairness import fair_weights
 from trimol.methods._gramian import RoundedMethod, each
+from trimol.methods.base import Objectives
 
 
 def nashmtl_weights(gramian: Tensor, rounding: float = 0.0) -> Tensor:
@@ -56,7 +57,7 @@ class NashMTL(RoundedMethod):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         max_norm: float | None = 1.0,
         weights: Tensor | Sequence[float] | None = None,

@@ -11,6 +11,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import GramianMethod, GramianOptions, each
+from trimol.methods.base import Objectives
 
 
 def pcgrad_weights(gramian: Tensor, order: npt.NDArray[np.int64]) -> Tensor:
@@ -69,7 +70,7 @@ class PCGrad(GramianMethod):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         seed: int = 0,
         **options: Unpack[GramianOptions],

@@ -11,7 +11,7 @@ from trimol.gradients import Evidence
 from trimol.gradients._delivery import Heads, Length
 from trimol.maths import box
 from trimol.methods._gramian import each
-from trimol.methods.base import Method, Needs
+from trimol.methods.base import Method, Needs, Objectives
 
 
 def preference_multipliers(gramian: Tensor, demand: Tensor, penalty: float) -> Tensor:
@@ -53,7 +53,8 @@ class Preference(Method):
 
     Args:
         prefer: p, on the simplex; uniform by default. May be zero for a loss that is only bounded.
-        bounds: The upper bound of each bounded objective: ``{1: 0.2}`` is f_1 ≤ 0.2.
+        bounds: The upper bound of each bounded objective: ``{1: 0.2}`` is f_1 ≤ 0.2;
+            by name where the objectives have names, ``{"cvr": 0.2}``.
         kappa: κ, how fast a loss goes to its bound, from above or below.
         penalty: C, the largest multiplier: how much of pᵀF a unit of a loss above its bound is
             worth at most.
@@ -87,10 +88,10 @@ class Preference(Method):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         prefer: Tensor | Sequence[float] | None = None,
-        bounds: Mapping[int, float] | None = None,
+        bounds: Mapping[int, float] | Mapping[str, float] | None = None,
         kappa: float = 1.0,
         penalty: float = 100.0,
         chunk: int | None = None,

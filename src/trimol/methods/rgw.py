@@ -13,7 +13,7 @@ from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.gradients._delivery import Heads, Length
 from trimol.maths._streams import stream
-from trimol.methods.base import Method, Needs
+from trimol.methods.base import Method, Needs, Objectives
 
 
 def rgw_weights(objectives: int, seed: int, step: int) -> Tensor:
@@ -67,7 +67,7 @@ class RGW(Method):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         seed: int = 0,
         every: int = 1,

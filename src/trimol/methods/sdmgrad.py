@@ -9,7 +9,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol.gradients import Evidence
 from trimol.maths.projection import projected
-from trimol.methods.base import Method, Needs, State, StepOptions
+from trimol.methods.base import Method, Needs, Objectives, State, StepOptions
 
 
 def sdmgrad_step(w: Tensor, product: Tensor, gamma: float | Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class SDMGrad(Method):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         gamma: float = 0.01,
         lam: float = 0.3,

@@ -9,7 +9,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs, Options
+from trimol.methods.base import Method, Needs, Objectives, Options
 
 
 def stch_weights(losses: Tensor, prefer: Tensor, mu: float | Tensor) -> Tensor:
@@ -65,7 +65,7 @@ class STCH(Method):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         mu: float = 0.1,
         prefer: Tensor | Sequence[float] | None = None,
@@ -74,7 +74,7 @@ class STCH(Method):
     ) -> None:
         super().__init__(params, objectives, **options)
         self.mu = checks.positive("mu", mu)
-        ones, zeros = [1.0] * objectives, [0.0] * objectives
+        ones, zeros = [1.0] * self.objectives, [0.0] * self.objectives
         self.prefer = checks.vector("prefer", ones if prefer is None else prefer, objectives)
         if not (self.prefer > 0).all():
             raise BadValue(f"prefer must be above 0, found {self.prefer.tolist()}")

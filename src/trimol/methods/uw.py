@@ -10,7 +10,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs, StepOptions
+from trimol.methods.base import Method, Needs, Objectives, StepOptions
 
 # λ = ½ exp(−s) with |s| at most this: the best λ of losses from 1e-30 to 1e30, finite in float32.
 _FARTHEST = 69.0
@@ -77,13 +77,13 @@ class UW(Method):
     def __init__(
         self,
         params: Iterable[Tensor],
-        objectives: int,
+        objectives: Objectives,
         *,
         lr: float = 0.01,
         weights: Tensor | Sequence[float] | None = None,
         **options: Unpack[StepOptions],
     ) -> None:
-        start = [0.5] * checks.count("objectives", objectives) if weights is None else weights
+        start = [0.5] * checks.number(objectives) if weights is None else weights
         super().__init__(params, objectives, weights=start, **options)
         self.lr = checks.nonnegative("lr", lr)
         if not self.weights.all():
@@ -92,7 +92,8 @@ class UW(Method):
     def weigh(self, evidence: Evidence) -> Tensor:
         """½ exp(−s) after the gradient step on s."""
         losses = evidence.values().to(self.weights)
-        checks.losses_at_least_zero(losses, "since UW learns the logarithm of their size")
+        why = "since UW learns the logarithm of their size"
+        checks.losses_at_least_zero(losses, why, self.names)
         return uw_step(self.weights, losses, self.lr)
 
     def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:

@@ -110,7 +110,7 @@ def start(
         >>> from trimol.tasks import get
         >>> run = start(get("digits")(), "modo", lr=1.0, hyperparameters={"gamma": 0.1})
         >>> run.method
-        MoDo(objectives=3, every=1, gamma=0.1, rho=0)
+        MoDo(objectives=['cross-entropy', 'MSE', 'Huber'], every=1, gamma=0.1, rho=0)
     """
     weigh = methods.get(method)
     autocast = _autocast(precision)
@@ -131,7 +131,7 @@ def start(
         task=task,
         data=data,
         model=model,
-        method=weigh(answers.shared(task, model), len(task.objectives), **(hyperparameters or {})),
+        method=weigh(answers.shared(task, model), task.objectives, **(hyperparameters or {})),
         optimizer=optimizer,
         sampler=answers.sampler(task, data, batch_size, growth=methods.growth(weigh), seed=seed),
         where=where,

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from trimol._checks import whole_number
+from trimol._checks import Names, in_order, whole_number
 from trimol._failures import BadType, BadValue
 from trimol.errors import Errors, estimate, measure
 from trimol.errors._fulldata import Size
@@ -39,7 +39,7 @@ class Monitor:
     together, and rank 0 alone feeds its sinks.
 
     Args:
-        losses: From a batch to its M losses, as for `trimol.measure`.
+        losses: From a batch to its M losses, as for `trimol.measure`, or by the method's names.
         method: The method, for its parameters and ``method.weights``.
         train: The training data: batches that can be gone over again and again (a ``DataLoader``,
             a list; no generator).
@@ -54,7 +54,8 @@ class Monitor:
             it is.
         metrics: Called without arguments, without gradients, in eval mode: numbers of your own, by
             name, for the record.
-        objectives: The objectives' names; "0", "1", … by default.
+        objectives: The objectives' names; by default those that the method has ("0", "1", … where
+            it has none).
         rho: ρ of the conflict-avoiding weights.
         subsample: Estimate from so many random batches (`trimol.errors.estimate`) instead of going
             over all of the data; others at each measurement. The record then has the bounds
@@ -113,7 +114,7 @@ class Monitor:
         self.every, self.cost = _checked_schedule(every, cost)
         self.sinks = _checked_sinks(sinks)
         self.model, self.metrics = model, metrics
-        self.objectives = _names(objectives, method.objectives)
+        self.objectives = _names(objectives, method.names)
         self.rho, self.subsample, self.seed, self.size = rho, subsample, seed, size
         self.steps = 0
         self.samples: int | None = None
@@ -192,6 +193,12 @@ class Monitor:
         )
         return record | bounds
 
+    def _losses(self, batch: Any) -> Losses:
+        """The losses of a batch, in the method's order where they come by name."""
+        found = self.losses(batch)
+        by_name = isinstance(found, Mapping)
+        return in_order("losses", found, self.method.names) if by_name else found
+
     def _errors(self) -> tuple[Errors, Record]:
         """The errors, and the bounds of those that were estimated."""
         what: dict[str, Any] = {
@@ -202,10 +209,10 @@ class Monitor:
             "size": self.size,
         }
         if self.subsample is None:
-            return measure(self.losses, self.method.params, **what), {}
+            return measure(self._losses, self.method.params, **what), {}
         # Fresh batches each time, and the same in a resumed loop.
         what |= {"batches": self.subsample, "seed": (self.seed, self.steps)}
-        estimates = estimate(self.losses, self.method.params, **what)
+        estimates = estimate(self._losses, self.method.params, **what)
         bounds: Record = {}
         for key, name in ERRORS.items():
             if name in estimates.brackets:
@@ -278,10 +285,10 @@ def _checked_schedule(every: int | None, cost: float | None) -> tuple[int | None
     return None, float(cost)
 
 
-def _names(objectives: Sequence[str] | None, number: int) -> tuple[str, ...]:
-    names = tuple(map(str, range(number) if objectives is None else objectives))
-    if len(names) != number or len(set(names)) != number:
-        raise BadValue(f"objectives must be {number} different names, found {list(names)}")
+def _names(objectives: Sequence[str] | None, own: Names) -> tuple[str, ...]:
+    names = tuple(map(str, own if objectives is None else objectives))
+    if len(names) != len(own) or len(set(names)) != len(own):
+        raise BadValue(f"objectives must be {len(own)} different names, found {list(names)}")
     return names
 
 
