@@ -1,0 +1,186 @@
+"""transformers' `Trainer` with several losses: one name to change.
+
+    from trimol.integrations.transformers import Trainer  # instead of transformers
+
+    trainer = Trainer(model, args, method=modo, losses=losses, train_dataset=data)
+    trainer.train()
+
+The scalar of the method is the Trainer's loss. Evaluation, clipping, schedulers, mixed precision,
+accumulation and DDP are the Trainer's own. λ and all else that the method remembers is saved in
+every checkpoint and loaded on resume.
+"""
+
+import io
+import pickle
+import warnings
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trimol._extras import require
+from trimol._failures import BadValue, RunError
+from trimol._files import from_here, replace
+from trimol.data._draws import batch_size, split
+from trimol.gradients import Losses
+from trimol.methods import Method
+from trimol.training._checkpoint import check_keys, check_shapes, check_weights
+
+transformers = require("transformers", extra="integrations", purpose="the Trainer with a method")
+
+FILE = "trimol_method.pt"  # in the folder of each checkpoint
+_UNREADABLE = (RuntimeError, EOFError, LookupError, ValueError, OSError)
+_UNREADABLE += (pickle.UnpicklingError, zipfile.BadZipFile, NotImplementedError)
+
+Inputs = Mapping[str, Any]
+
+
+class MultiObjective:
+    """Makes any Trainer of transformers train by a method: name it before the Trainer.
+
+    ``class Mine(MultiObjective, transformers.Seq2SeqTrainer): ...`` is such a Trainer; `Trainer` is
+    the usual one. A batch is split into the method's draws; a last batch that is too short for that
+    is a step that keeps λ. Log lines have λ as ``weight/<objective>``.
+
+    Args:
+        method: The method, of parameters of the model.
+        losses: ``losses(model, inputs)`` gives the M losses, means over the samples of ``inputs``,
+            and the model's outputs (what ``compute_loss(…, return_outputs=True)`` gives beside the
+            loss). ``inputs`` is a batch, or one of its parts. None where your class has a
+            ``compute_loss`` of its own, which calls ``self.method``.
+        arguments: What the Trainer takes by place.
+        options: What the Trainer takes by name.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        method: Method,
+        losses: Callable[[Any, Inputs], tuple[Losses, Any]] | None = None,
+        **options: Any,
+    ) -> None:
+        if options.get("model_init") is not None:
+            raise BadValue(
+                "model_init must be None: the method has the parameters of one model, and another "
+                "would be made"
+            )
+        super().__init__(*arguments, **options)
+        trainer: Any = self
+        _check_fit(trainer, method)
+        self.method = method.to(trainer.args.device)
+        self.losses = losses
+        if losses is None and type(self).compute_loss is MultiObjective.compute_loss:
+            raise BadValue("losses must be a function of model and inputs, found None")
+        # The losses are means over their batch: the Trainer is to divide by the number of batches
+        # it accumulates. It would not, for a model whose forward takes `num_items_in_batch`.
+        self.model_accepts_loss_kwargs = False
+
+    def compute_loss(
+        self, model: Any, inputs: Inputs, return_outputs: bool = False, **options: Any
+    ) -> Any:
+        """The method's scalar; λᵀF where no gradients are wanted, as in ``evaluate``."""
+        assert self.losses is not None
+        parts: tuple[Inputs, ...] = (inputs,)
+        keep = False
+        if self.method.due and not self.method.evaluates:
+            keep = batch_size(inputs) < self.method.draws
+            parts = parts if keep else split(inputs, self.method.draws)
+        losses, outputs = zip(*(self.losses(model, part) for part in parts), strict=True)
+        loss = self.method(*losses, keep=keep)
+        if not return_outputs:
+            return loss
+        return loss, outputs[0] if len(outputs) == 1 else outputs
+
+    def log(self, logs: dict[str, float], *arguments: Any, **options: Any) -> None:
+        """As the Trainer does, with λ beside the training loss."""
+        if "loss" in logs:
+            names = getattr(self.method, "names", range(self.method.objectives))
+            told = zip(names, self.method.weights.tolist(), strict=True)
+            logs |= {f"weight/{name}": weight for name, weight in told}
+        super().log(logs, *arguments, **options)  # type: ignore[misc]
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        """The method's state is saved wherever the optimizer's is."""
+        super()._save_optimizer_and_scheduler(output_dir)  # type: ignore[misc]
+        trainer: Any = self
+        if trainer.args.should_save:
+            buffer = io.BytesIO()
+            kind = type(self.method).__name__
+            torch.save({"method": kind, "state": self.method.state_dict()}, buffer)
+            replace(Path(output_dir) / FILE, buffer.getbuffer())
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """The method's state is loaded wherever the optimizer's is."""
+        super()._load_optimizer_and_scheduler(checkpoint)  # type: ignore[misc]
+        if checkpoint is None:
+            return
+        trainer: Any = self
+        _load(self.method, Path(checkpoint) / FILE)
+        if trainer.state.global_step > 0 and int(self.method.step) == 0:
+            warnings.warn(
+                f"{type(self.method).__name__} is at step 0 after {trainer.state.global_step} of "
+                "the optimizer: λ starts anew",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+class Trainer(MultiObjective, transformers.Trainer):  # type: ignore[misc]
+    """`transformers.Trainer` with a method: see `MultiObjective`. Needs ``integrations``.
+
+    Args:
+        method: The method, of parameters of the model.
+        losses: ``losses(model, inputs)`` gives the M losses and the model's outputs.
+        arguments: What ``transformers.Trainer`` takes by place: the model, its arguments, …
+        options: What ``transformers.Trainer`` takes by name.
+    """
+
+
+def _check_fit(trainer: Any, method: Method) -> None:
+    """The method must have parameters of the model as they will be trained."""
+    for flag, name in (("is_fsdp_enabled", "FSDP"), ("is_deepspeed_enabled", "DeepSpeed")):
+        if getattr(trainer, flag, False):
+            raise BadValue(
+                f"args must not ask for {name}: it makes new parameters, found the method's to be "
+                "those of the model as given"
+            )
+    own = {id(param) for param in trainer.model.parameters()}
+    foreign = sum(id(param) not in own for param in method.params)
+    if foreign:
+        raise BadValue(
+            f"method must have parameters of the model, found {foreign} of {len(method.params)} "
+            "that are not among them"
+        )
+
+
+def _load(method: Method, path: Path) -> None:
+    """Take a method to where the one in a file was, or say in one line why not."""
+    saved = _read(path)
+    where, kind = from_here(path), type(method).__name__
+    check_keys(f"the method in {where}", saved, ("method", "state"))
+    if saved["method"] != kind:
+        raise BadValue(f"method must be {saved['method']}, as in {where}, found {kind}")
+    state: dict[str, Tensor] = saved["state"]
+    check_shapes(f"the method in {where}", method.state_dict(), state)
+    method.load_state_dict(state)
+    check_weights(method.weights, method.params)
+
+
+def _read(path: Path) -> Any:
+    """What a file holds; its zip's checksums, which torch does not look at, must fit."""
+    if not path.exists():
+        raise RunError(
+            f"found no {FILE} in {from_here(path.parent)}: it was saved without the method, whose "
+            "λ would start anew (if that is meant, start from its weights: from_pretrained)"
+        )
+    try:
+        with zipfile.ZipFile(path) as archive:
+            whole = archive.testzip() is None
+        if whole:
+            return torch.load(path, weights_only=True, map_location="cpu")
+    except _UNREADABLE as error:
+        raise RunError(f"{from_here(path)} is damaged: resume from another checkpoint") from error
+    raise RunError(f"{from_here(path)} is damaged: resume from another checkpoint")
