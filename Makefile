@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types format bench docs clean
+.PHONY: demo test lint types format bench compatibility docs clean
 
 demo: .venv/installed
 	$(BIN)/trimol compare digits --out runs/demo
@@ -25,6 +25,11 @@ format: .venv/installed
 bench: .venv/installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/step_cost.py
+
+# For example: make compatibility RELEASES="2.6.0 2.15.0" UNDER=python3.13
+compatibility: .venv/installed
+	$(BIN)/python benchmarks/compatibility.py $(RELEASES) --python $(or $(UNDER),$(PYTHON))
+	$(BIN)/python docs/measured.py
 
 docs: .venv/installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'

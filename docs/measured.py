@@ -69,6 +69,7 @@ def measured(name: str) -> str:
         "fig4": _fig4,
         "threeway": _threeway,
         "peers": _peers,
+        "compatibility": _compatibility,
     }
     if what == "claims":
         own = [row for row in found["rows"] if row["metric"].startswith(part)]
@@ -182,6 +183,19 @@ def _difference(row: Row) -> str:
 
 def _peers(rows: list[Row]) -> str:
     return _table(["peer", "what", "figure"], [list(row.values()) for row in rows])
+
+
+def _compatibility(rows: list[Row]) -> str:
+    """What became of the tests under each release; those that failed, by name."""
+    columns = ("torch", "python", "passed", "skipped", "failed")
+    lines = [[str(row[column]) for column in columns] for row in rows]
+    failed = [
+        f"torch {row['torch']}, Python {row['python']}: `{name}`"
+        for row in rows
+        for name in row["failures"]
+    ]
+    table = _table(["torch", "Python", *columns[2:]], lines)
+    return f"{table}\n\nFailed:\n\n{_notes(failed)}" if failed else table
 
 
 def _multitask(rows: list[Row]) -> str:

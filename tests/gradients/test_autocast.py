@@ -59,3 +59,14 @@ def test_autocast_is_as_it_was_afterwards() -> None:
         with pytest.raises(KeyError), no_autocast():
             raise KeyError
         assert torch.is_autocast_enabled("cpu")
+
+
+def test_a_release_that_raises_where_there_is_no_accelerator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none_there() -> None:  # as torch 2.6 does
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", none_there)
+    with torch.autocast("cpu", torch.bfloat16), no_autocast():
+        assert not torch.is_autocast_enabled("cpu")

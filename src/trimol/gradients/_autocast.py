@@ -13,10 +13,18 @@ def no_autocast() -> Iterator[None]:
     The forward pass has recorded its own casts, and backward follows them. But a method may be
     called within the user's autocast block, which would round λ and each product to bfloat16.
     """
-    accelerator = torch.accelerator.current_accelerator()
+    accelerator = _accelerator()
     devices = ["cpu"] if accelerator is None else ["cpu", accelerator.type]
     with ExitStack() as stack:
         for device in devices:
             if torch.is_autocast_enabled(device):
                 stack.enter_context(torch.autocast(device, enabled=False))
         yield
+
+
+def _accelerator() -> torch.device | None:
+    """The device beside the CPU, if there is one."""
+    try:
+        return torch.accelerator.current_accelerator()
+    except RuntimeError:  # torch 2.6 raises where later releases return None
+        return None

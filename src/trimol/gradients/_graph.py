@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,8 +47,15 @@ class Graph:
     @property
     def rounding(self) -> float:
         """The coarsest rounding of what depends on the parameters (under autocast, half's)."""
-        outputs = {output.dtype for node in self.active for output in node._input_metadata}
-        return max(torch.finfo(dtype).eps for dtype in outputs if dtype.is_floating_point)
+        dtypes = {output.dtype for node in self.active for output in outputs(node)}
+        dtypes.add(self.losses.dtype)
+        return max(torch.finfo(dtype).eps for dtype in dtypes if dtype.is_floating_point)
+
+
+def outputs(node: Node) -> Sequence[Any]:
+    """Shape, type and device of a node's outputs; none where this release of torch hides them."""
+    found: Sequence[Any] = getattr(node, "_input_metadata", ())
+    return found
 
 
 def record(losses: Tensor, params: Sequence[Tensor]) -> Graph:

@@ -18,7 +18,7 @@ from trimol._failures import BadValue
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import pulled
-from trimol.gradients._graph import Graph, record
+from trimol.gradients._graph import Graph, outputs, record
 from trimol.gradients._params import checked, trainable
 from trimol.gradients._sinks import muted, passes
 from trimol.gradients.losses import Losses, as_vector, entries
@@ -220,8 +220,8 @@ def _batch_width(graph: Graph) -> int:
         return LARGEST_BATCH
     if any("Rnn" in node.name() for node in nodes):
         return 1  # no batching rule
-    outputs = [math.prod(o.shape) for node in nodes for o in node._input_metadata]
-    size = max(sum(p.numel() for p in graph.params), *outputs, 1)
+    results = [math.prod(o.shape) for node in nodes for o in outputs(node)]
+    size = max(sum(p.numel() for p in graph.params), *results, 1)
     return int(min(LARGEST_BATCH, CACHED_ENTRIES // size))
 
 

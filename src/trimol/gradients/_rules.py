@@ -32,6 +32,8 @@ Tangents = tuple[Tensor | None, ...]
 Rule = Callable[..., Tensor | Tangents | None]
 
 _aten = torch.ops.aten
+# What a node that is built otherwise than expected leads to: a field or an input that is not there.
+_LAYOUT = (AttributeError, TypeError, ValueError, IndexError)
 
 
 class Unsupported(Exception):
@@ -39,18 +41,37 @@ class Unsupported(Exception):
 
 
 def carry(node: Any, incoming: Tangents) -> Tangents:
-    """The tangents of a node's outputs, from those of its inputs (``None`` stands for zero)."""
-    if all(tangent is None for tangent in incoming):
-        return (None,) * len(node._input_metadata)
+    """The tangents of a node's outputs, from those of its inputs (``None`` stands for zero).
+
+    Raises `Unsupported` where that is not possible, also where a node is not built as expected.
+    """
     name = node.name()
     try:
-        if name in SYMMETRIC and not incoming[0].dtype.is_complex:  # type: ignore[union-attr]
-            return _pull(node, incoming[0])[:1]
-        rule: Rule = RULES.get(name, _generic)
-        outgoing = rule(node, *incoming)
-    except RuntimeError as error:
+        return _carried(node, name, incoming)
+    except (RuntimeError, *_LAYOUT) as error:
         raise Unsupported(f"{name}: {error}") from error
+
+
+def _carried(node: Any, name: str, incoming: Tangents) -> Tangents:
+    if all(tangent is None for tangent in incoming):
+        return (None,) * len(node._input_metadata)
+    if name in SYMMETRIC and len(incoming) == 1 and not incoming[0].dtype.is_complex:  # type: ignore[union-attr]
+        return _pull(node, incoming[0])[:1]
+    rule = RULES[name][1] if name in RULES and known(node) else _generic
+    outgoing = rule(node, *incoming)
     return outgoing if isinstance(outgoing, tuple) else (outgoing,)
+
+
+def known(node: Any) -> bool:
+    """Whether a node saves what its rule was written for, no more and no less."""
+    return _saves(type(node), RULES[node.name()][0])
+
+
+@functools.cache
+def _saves(kind: type, fields: str) -> bool:
+    """Whether nodes of a kind save just these fields; sizes apart, which rules do not read."""
+    names = (name.removeprefix("_saved_") for name in dir(kind) if name.startswith("_saved_"))
+    return {name for name in names if "_sym_" not in name} == set(fields.split())
 
 
 def _generic(node: Any, *incoming: Tensor | None) -> Tangents:
@@ -356,56 +377,87 @@ def _embedding(node: Any, weight: Tensor) -> Tensor:
     return rows
 
 
-RULES: dict[str, Rule] = {
-    "AddmmBackward0": _addmm,
-    "MmBackward0": lambda n, a, b: _mm(a, n._saved_mat2, n._saved_self, b),
-    "BmmBackward0": lambda n, a, b: _bmm(a, n._saved_mat2, n._saved_self, b),
-    "ConvolutionBackward0": _convolution,
-    "MulBackward0": _mul,
-    "MulBackward1": lambda n, a: a * n._saved_other,
-    "DivBackward0": _div,
-    "AddBackward0": _add,
-    "SubBackward0": _sub,
-    "NativeBatchNormBackward0": _batch_norm,
-    "NativeLayerNormBackward0": _layer_norm,
-    "LogSoftmaxBackward0": _log_softmax,
-    "ScaledDotProductFlashAttentionForCpuBackward0": _attention,
-    "ViewBackward0": _reshape,
-    "UnsafeViewBackward0": _reshape,
-    "ReshapeAliasBackward0": _reshape,
-    "UnsqueezeBackward0": _reshape,
-    "SqueezeBackward0": _reshape,
-    "SqueezeBackward1": _reshape,
-    "SqueezeBackward2": _reshape,
-    "ExpandBackward0": lambda n, x: x.expand(_shape(n)),
-    "TBackward0": lambda n, x: x.t(),
-    "TransposeBackward0": lambda n, x: x.transpose(signed(n._saved_dim0), signed(n._saved_dim1)),
-    "PermuteBackward0": lambda n, x: x.permute(_signed_all(n._saved_dims)),
-    "SelectBackward0": lambda n, x: x.select(signed(n._saved_dim), signed(n._saved_index)),
-    "SliceBackward0": lambda n, x: _aten.slice(
-        x,
-        signed(n._saved_dim),
-        signed(n._saved_start),
-        signed(n._saved_end),
-        n._saved_step,
+# How a node that saves these fields carries tangents. One that saves others is not the node that
+# its rule was written for: it goes the general way.
+RULES: dict[str, tuple[str, Rule]] = {
+    "AddmmBackward0": ("alpha beta mat1 mat2", _addmm),
+    "MmBackward0": ("mat2 self", lambda n, a, b: _mm(a, n._saved_mat2, n._saved_self, b)),
+    "BmmBackward0": ("mat2 self", lambda n, a, b: _bmm(a, n._saved_mat2, n._saved_self, b)),
+    "ConvolutionBackward0": (
+        "dilation groups input output_padding padding stride transposed weight",
+        _convolution,
     ),
-    "UnbindBackward0": lambda n, x: x.unbind(signed(n._saved_dim)),
-    "SplitBackward0": lambda n, x: x.split(n._saved_split_size, signed(n._saved_dim)),
-    "UnsafeSplitBackward0": lambda n, x: x.split(n._saved_split_size, signed(n._saved_dim)),
-    "ToCopyBackward0": _cast,
-    "CatBackward0": _cat,
-    "StackBackward0": _stack,
-    "SumBackward0": lambda n, x: x.sum(dtype=_dtype(n)),
-    "SumBackward1": lambda n, x: x.sum(
-        _signed_all(n._saved_dim), n._saved_keepdim, dtype=_dtype(n)
+    "MulBackward0": ("other self", _mul),
+    "MulBackward1": ("other", lambda n, a: a * n._saved_other),
+    "DivBackward0": ("other self", _div),
+    "AddBackward0": ("alpha", _add),
+    "SubBackward0": ("alpha", _sub),
+    "NativeBatchNormBackward0": (
+        "eps input result1 result2 running_mean running_var training weight",
+        _batch_norm,
     ),
-    "MeanBackward0": lambda n, x: x.mean(dtype=_dtype(n)),
-    "MeanBackward1": lambda n, x: x.mean(
-        _signed_all(n._saved_dim), n._saved_keepdim, dtype=_dtype(n)
+    "NativeLayerNormBackward0": ("bias input normalized_shape result1 result2 weight", _layer_norm),
+    "LogSoftmaxBackward0": ("dim result", _log_softmax),
+    "ScaledDotProductFlashAttentionForCpuBackward0": (
+        "attn_mask dropout_p is_causal key logsumexp output query scale value",
+        _attention,
     ),
-    "MaxPool2DWithIndicesBackward0": _max_pool,
-    "EmbeddingBackward0": _embedding,
-    "IndexBackward0": lambda n, x: _aten.index(x, n._saved_indices),
+    "ViewBackward0": ("", _reshape),
+    "UnsafeViewBackward0": ("", _reshape),
+    "ReshapeAliasBackward0": ("", _reshape),
+    "UnsqueezeBackward0": ("dim", _reshape),
+    "SqueezeBackward0": ("", _reshape),
+    "SqueezeBackward1": ("dim", _reshape),
+    "SqueezeBackward2": ("dim", _reshape),
+    "ExpandBackward0": ("", lambda n, x: x.expand(_shape(n))),
+    "TBackward0": ("", lambda n, x: x.t()),
+    "TransposeBackward0": (
+        "dim0 dim1",
+        lambda n, x: x.transpose(signed(n._saved_dim0), signed(n._saved_dim1)),
+    ),
+    "PermuteBackward0": ("dims", lambda n, x: x.permute(_signed_all(n._saved_dims))),
+    "SelectBackward0": (
+        "dim index",
+        lambda n, x: x.select(signed(n._saved_dim), signed(n._saved_index)),
+    ),
+    "SliceBackward0": (
+        "dim end start step",
+        lambda n, x: _aten.slice(
+            x,
+            signed(n._saved_dim),
+            signed(n._saved_start),
+            signed(n._saved_end),
+            n._saved_step,
+        ),
+    ),
+    "UnbindBackward0": ("dim", lambda n, x: x.unbind(signed(n._saved_dim))),
+    "SplitBackward0": (
+        "dim split_size",
+        lambda n, x: x.split(n._saved_split_size, signed(n._saved_dim)),
+    ),
+    "UnsafeSplitBackward0": (
+        "dim split_size",
+        lambda n, x: x.split(n._saved_split_size, signed(n._saved_dim)),
+    ),
+    "ToCopyBackward0": ("", _cast),
+    "CatBackward0": ("dim", _cat),
+    "StackBackward0": ("dim", _stack),
+    "SumBackward0": ("", lambda n, x: x.sum(dtype=_dtype(n))),
+    "SumBackward1": (
+        "dim keepdim",
+        lambda n, x: x.sum(_signed_all(n._saved_dim), n._saved_keepdim, dtype=_dtype(n)),
+    ),
+    "MeanBackward0": ("", lambda n, x: x.mean(dtype=_dtype(n))),
+    "MeanBackward1": (
+        "dim keepdim",
+        lambda n, x: x.mean(_signed_all(n._saved_dim), n._saved_keepdim, dtype=_dtype(n)),
+    ),
+    "MaxPool2DWithIndicesBackward0": (
+        "ceil_mode dilation kernel_size padding result1 self stride",
+        _max_pool,
+    ),
+    "EmbeddingBackward0": ("indices padding_idx scale_grad_by_freq sparse", _embedding),
+    "IndexBackward0": ("indices", lambda n, x: _aten.index(x, n._saved_indices)),
 }
 
 # One differentiable input, J = Jᵀ: element-wise functions, copies, softmax.

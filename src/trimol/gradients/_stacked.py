@@ -25,7 +25,7 @@ from trimol.gradients._backward import gradient, pulled
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._product import directional
 from trimol.gradients._rows import gram, rounding
-from trimol.gradients._rules import signed
+from trimol.gradients._rules import known, signed
 
 # From so many numbers on, M backwards one by one are faster than one that is batched, which copies
 # the weights M times; below, calling operators is what costs.
@@ -162,13 +162,13 @@ def _product_of(
         if len(following) != 1:
             return None
         node, place = following[0]
-    is_product = node.name() == "BmmBackward0" and place == 1
+    is_product = node.name() == "BmmBackward0" and known(node) and place == 1
     return node if is_product and node._saved_self is not None else None
 
 
 def _keeps(node: Any, p: Tensor, turned: bool) -> bool:
     """Whether a node on the way hands on all of W as it is, or turns it into Wᵀ once."""
-    if node.name() == "TransposeBackward0":
+    if node.name() == "TransposeBackward0" and known(node):
         swapped = {signed(node._saved_dim0) % 3, signed(node._saved_dim1) % 3}
         return not turned and swapped == {1, 2}
     shape = p.mT.shape if turned else p.shape
