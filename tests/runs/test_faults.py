@@ -368,6 +368,25 @@ def test_a_stop_iteration_that_passed_a_generator_is_the_tasks(tmp_path: Path) -
         execute_all(runs)
 
 
+def test_test_data_that_are_not_finite_are_not_blamed_on_the_step_size(tmp_path: Path) -> None:
+    task(tmp_path)
+    text = (tmp_path / "own.py").read_text().replace("test=(x, x.sum(1))", "test=(x, x.sum(1) / 0)")
+    (tmp_path / "own.py").write_text(text)
+    said = (
+        "losses or gradients over all data, test data too, are not finite at step 0: look for NaN"
+    )
+    runs = [
+        (config.model_copy(update={"measure_every": 1}), folder)
+        for config, folder in pair("own.py:Own", tmp_path)
+    ]
+    for found in (*execute_all(runs), *execute_all(runs[:1], retry=True)):  # together, and alone
+        assert str(found).startswith(said)
+        assert "lr" not in str(found)
+    ended = pair("own.py:Own", tmp_path / "ended")  # measured for the first time
+    for found in execute_all(ended):
+        assert "test data too, are not finite at step 3: try a smaller lr, or look" in str(found)
+
+
 def test_a_batch_larger_than_the_data_names_the_flag(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

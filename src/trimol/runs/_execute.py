@@ -32,7 +32,7 @@ from trimol.tasks.loading import blaming, source
 from trimol.training import Diverged, Run, RunError, assess, metrics, scored, start, train
 from trimol.training._checkpoint import restore, state
 from trimol.training._replicable import NotReplicable
-from trimol.training.loop import decay, whereabouts
+from trimol.training.loop import decay, remedy, whereabouts
 from trimol.training.records import Record
 
 Measured = tuple[Record, Tensor | None]  # and ∇F_S(λ − λ*_ρ)
@@ -399,7 +399,8 @@ class _Alone:
 def unmeasured(step: int) -> Diverged:
     """What is said of a run that had finite losses on its batches, and has none on all data."""
     return Diverged(
-        f"losses or gradients over all data are not finite at step {step}: try a smaller lr"
+        f"losses or gradients over all data, test data too, are not finite at step {step}: "
+        f"{remedy(step)}"
     )
 
 

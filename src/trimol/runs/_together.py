@@ -54,7 +54,7 @@ from trimol.tasks.loading import blaming
 from trimol.training import Diverged, metrics, train
 from trimol.training._checkpoint import check_keys, check_shapes, check_weights
 from trimol.training._replicable import NotReplicable
-from trimol.training.loop import decay, whereabouts
+from trimol.training.loop import decay, remedy, whereabouts
 from trimol.training.records import from_errors
 from trimol.training.replicas import Replicas
 
@@ -380,7 +380,7 @@ class _Together:
             train(run, 1)
         except Diverged as error:
             return error
-        return Diverged(f"a loss is not finite at step {run.step - 1}: try a smaller lr")
+        return Diverged(f"a loss is not finite at step {run.step - 1}: {remedy(run.step - 1)}")
 
     @contextmanager
     def _without_warnings_of_the_diverged(self) -> Iterator[None]:

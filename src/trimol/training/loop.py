@@ -321,12 +321,15 @@ def _check_finite(run: Run, vectors: Sequence[Tensor]) -> None:
     values = reduce.mean_small(torch.stack([v.detach() for v in vectors]).double().mean(0))
     for name, value in zip(run.task.objectives, values.tolist(), strict=True):
         if not abs(value) < float("inf"):
-            raise Diverged(
-                f"the loss {name!r} is {value:g} at step {run.step}: {_remedy(run.step)}"
-            )
+            raise Diverged(f"the loss {name!r} is {value:g} at step {run.step}: {remedy(run.step)}")
 
 
-def _remedy(step: int) -> str:
+def remedy(step: int) -> str:
+    """What to do about losses that are not finite: before the first step no step size is at fault.
+
+    >>> remedy(0)
+    "look for NaN in the data, and for what the task's losses divide by or take the log of"
+    """
     first = "try a smaller lr, or look for" if step else "look for NaN in the data, and for"
     return f"{first} what the task's losses divide by or take the log of"
 
