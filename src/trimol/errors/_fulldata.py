@@ -76,8 +76,9 @@ def full_data(
 
 def own_rows(vector: Tensor, params: Sequence[Tensor]) -> Tensor:
     """The M × d gradients of one batch, on this process alone."""
-    with no_autocast():
-        return all_rows(record(vector, params), joined=False)
+    graph = record(vector, params)
+    with no_autocast(), graph.apart():
+        return all_rows(graph, joined=False)
 
 
 class Sums:

@@ -1,6 +1,7 @@
 """Walking the autograd graph that the forward pass recorded. It is read, never changed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,9 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node, get_gradient_edge
 
 from trimol._failures import BadValue
-from trimol.gradients._sinks import is_sink
+from trimol.gradients._reduce import is_distributed, mean_large
+from trimol.gradients._sharded import Shards, check, current
+from trimol.gradients._sinks import is_sink, muted
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 REENTRANT = "CheckpointFunctionBackward"
@@ -22,16 +25,20 @@ class Graph:
 
     Attributes:
         losses: What it leads to.
-        params: Where it is entered.
+        given: The parameters, as the user has them.
+        params: What the graph holds of them, where it is entered: the same tensors, unless they are
+            sharded.
         nodes: Every node comes after the nodes it takes its inputs from; the last made the losses.
         edges: For each node, where its inputs came from.
         entrances: Where a parameter, by its ``id``, enters: a node and the number of its output.
         active: The nodes that depend on the parameters, those where a parameter enters included.
         others: The leaves that require a gradient and are not among the parameters.
         sinks: The nodes that end a forward pass of ``DistributedDataParallel``.
+        shards: How FSDP2 holds parameters of this process, if it does.
     """
 
     losses: Tensor
+    given: Sequence[Tensor]
     params: Sequence[Tensor]
     nodes: list[Node]
     edges: dict[Node, tuple[tuple[Node | None, int], ...]]
@@ -39,6 +46,37 @@ class Graph:
     active: set[Node]
     others: list[Tensor]
     sinks: list[Node]
+    shards: Shards | None
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Within, backwards are ours alone: no wrapper of the model takes part in them."""
+        with muted(self.sinks):
+            if self.shards is None:
+                yield
+            else:
+                with self.shards.held([*self.params, *self.others]):
+                    yield
+
+    def joined(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Gradients of the parameters: their means over the processes, in the types of the given.
+
+        A sharded parameter may be gathered in another type than it is kept in.
+        """
+        if self.shards is not None:
+            gradients = [x.to(p.dtype) for x, p in zip(gradients, self.given, strict=True)]
+        return mean_large(gradients)
+
+    @property
+    def spreads(self) -> bool:
+        """Whether every process is to hold its share of all gradients, as of the parameters."""
+        return self.shards is not None and is_distributed()
+
+    @property
+    def reached(self) -> set[int]:
+        """The given parameters, by their ``id``, that the losses depend on."""
+        pairs = zip(self.given, self.params, strict=True)
+        return {id(given) for given, leaf in pairs if id(leaf) in self.entrances}
 
     def shares(self, graph: "Graph") -> bool:
         """Whether a node, other than a leaf, belongs to both graphs."""
@@ -58,8 +96,10 @@ def outputs(node: Node) -> Sequence[Any]:
     return found
 
 
-def record(losses: Tensor, params: Sequence[Tensor]) -> Graph:
-    """Read the graph behind ``losses``, depth first, without recursion."""
+def record(losses: Tensor, given: Sequence[Tensor]) -> Graph:
+    """Read the graph between ``losses`` and parameters, depth first, without recursion."""
+    shards = current()
+    params = given if shards is None else [shards.leaf(p) for p in given]
     leaves = {id(p) for p in params}
     # A parameter inside the graph says where it enters; a leaf's node is met on the way.
     entrances = {id(p): (p.grad_fn, p.output_nr) for p in params if p.grad_fn is not None}
@@ -92,7 +132,11 @@ def record(losses: Tensor, params: Sequence[Tensor]) -> Graph:
                     active.add(node)
                 else:
                     others.append(leaf)
-    return Graph(losses, params, nodes, edges, entrances, active, others, sinks)
+    check(others, "parameters that losses reach", leaves=True)
+    graph = Graph(losses, given, params, nodes, edges, entrances, active, others, sinks, shards)
+    if shards is not None:
+        shards.check_fresh(given, graph.reached, others)
+    return graph
 
 
 def _check_checkpoint(node: Node) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from torch import Tensor, nn
 
 from trimol._failures import BadType, BadValue
+from trimol.gradients._sharded import check
 
 
 def checked(params: Iterable[Tensor]) -> list[Tensor]:
@@ -26,6 +27,7 @@ def checked(params: Iterable[Tensor]) -> list[Tensor]:
         distinct[id(p)] = p  # tied weights are one parameter
     if not distinct:
         raise BadValue("params must hold at least one tensor, found none (an empty generator?)")
+    check(distinct.values())
     return list(distinct.values())
 
 

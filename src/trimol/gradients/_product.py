@@ -31,7 +31,6 @@ from trimol.gradients._backward import dense, gradient, inner, norm, pulled
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._params import checked, trainable
 from trimol.gradients._rules import Unsupported
-from trimol.gradients._sinks import muted
 from trimol.gradients._tangents import push
 from trimol.gradients.losses import Losses, as_vector, entries
 
@@ -98,9 +97,9 @@ def product(
             f"weights must have one entry per objective, {len(two)}, found shape "
             f"{tuple(weights.shape)}"
         )
-    graph = record(one, live)
-    with muted([*graph.sinks, *record(two, live).sinks]):
-        vector = reduce.mean_large(gradient(two, live, weights))
+    graph, other = record(one, live), record(two, live)
+    with graph.apart(), other.apart():
+        vector = other.joined(gradient(two, other.params, weights))
         local = directional(graph, vector, route)
     return reduce.mean_small(local.values)
 
@@ -138,7 +137,7 @@ def _double_vjp(graph: Graph, vector: Sequence[Tensor]) -> Tensor:
             graph.losses, graph.params, probe, create_graph=True, materialize_grads=True
         )
         moved = [dense(g) for g in gradients]
-        reached = [(p, v) for p, v in zip(moved, vector, strict=True) if p.requires_grad]
+        reached = [(p, v.to(p)) for p, v in zip(moved, vector, strict=True) if p.requires_grad]
         if not reached:
             raise Unsupported("the backward pass left no graph")
         (values,) = torch.autograd.grad(

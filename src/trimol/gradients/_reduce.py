@@ -45,6 +45,34 @@ def mean_small(numbers: Tensor) -> Tensor:
     return torch.stack(_gathered(numbers.contiguous())).mean(0)
 
 
+def sum_small(numbers: Tensor) -> Tensor:
+    """Sum over ranks of a few numbers, in rank order: bit-identical on every rank."""
+    return torch.stack(_gathered(numbers.contiguous())).sum(0) if is_distributed() else numbers
+
+
+def spread(rows: Tensor) -> Tensor:
+    """Mean over ranks of n × d rows, of which each rank keeps its share of the columns.
+
+    All shares are ⌈d / W⌉ wide: the last ones are filled up with zeros.
+    """
+    if not is_distributed():
+        return rows
+    world = dist.get_world_size()
+    count, width = len(rows), -(-rows.shape[1] // world)
+    padded = torch.nn.functional.pad(rows, (0, world * width - rows.shape[1]))
+    by_rank = padded.view(count, world, width).transpose(0, 1).contiguous()
+    own = rows.new_empty(count, width)
+    # Its name before torch 2.13.
+    scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+    scatter(own, by_rank.view(world * count, width))
+    return own / world
+
+
+def collected(share: Tensor, width: int) -> Tensor:
+    """A vector of ``width`` entries from every rank's share of it."""
+    return torch.cat(_gathered(share.contiguous()))[:width] if is_distributed() else share
+
+
 def texts(own: str, device: torch.device) -> list[str]:
     """What every process says, in rank order. Lengths go first: they may differ."""
     content = torch.tensor(list(own.encode()), dtype=torch.uint8, device=device)

@@ -20,7 +20,7 @@ from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import pulled
 from trimol.gradients._graph import Graph, outputs, record
 from trimol.gradients._params import checked, trainable
-from trimol.gradients._sinks import muted, passes
+from trimol.gradients._sinks import passes
 from trimol.gradients.losses import Losses, as_vector, entries
 from trimol.maths._numerics import float64
 
@@ -54,7 +54,7 @@ def jacobian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = No
                 [2., 1.]])
     """
     graph = record(as_vector(losses), checked(params))
-    with muted(graph.sinks):
+    with graph.apart():
         return _jacobian(graph, checked_chunk(chunk, graph))
 
 
@@ -62,7 +62,7 @@ def _jacobian(graph: Graph, size: int) -> Tensor:
     """The Jacobian of a graph, of gradients that are held ``size`` at a time."""
     if size >= len(graph.losses):
         return all_rows(graph)
-    result = _empty(len(graph.losses), graph.params)
+    result = _empty(len(graph.losses), graph)
     for start, rows in row_blocks(graph, size):
         result[start : start + size] = rows
         del rows  # before the next block is made
@@ -93,26 +93,31 @@ def gramian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = Non
                 [3., 5.]], dtype=torch.float64)
     """
     graph = record(as_vector(losses), checked(params))
-    with muted(graph.sinks):
+    with graph.apart():
         return gram_of(graph, checked_chunk(chunk, graph))
 
 
 def gram_of(graph: Graph, chunk: int) -> Tensor:
     """The Gramian of a graph, of gradients that are held ``chunk`` at a time."""
-    size = len(graph.losses)
+    size, spread = len(graph.losses), graph.spreads
     if chunk >= size:
-        return gram(all_rows(graph))
+        return spread_gram(all_rows(graph, spread=spread), spread)
     result = float64(graph.losses.new_empty(size, size))
-    for start, rows in row_blocks(graph, chunk):
+    for start, rows in row_blocks(graph, chunk, spread=spread):
         here = slice(start, start + len(rows))
         result[here, here] = gram(rows)
-        for other, columns in row_blocks(graph, chunk, start + chunk):
+        for other, columns in row_blocks(graph, chunk, start + chunk, spread=spread):
             there = slice(other, other + len(columns))
             result[here, there] = products(rows, columns)
             result[there, here] = result[here, there].T
             del columns  # before the next block is made
         del rows
-    return result
+    return reduce.sum_small(result) if spread else result
+
+
+def spread_gram(rows: Tensor, spread: bool) -> Tensor:
+    """J Jᵀ: the sum over the processes, where each has but its share of the columns."""
+    return reduce.sum_small(gram(rows)) if spread else gram(rows)
 
 
 def own_gramian(graph: Graph) -> Tensor:
@@ -158,29 +163,41 @@ def products(rows: Tensor, columns: Tensor) -> Tensor:
     return total
 
 
-def all_rows(graph: Graph, *, joined: bool = True) -> Tensor:
+def all_rows(graph: Graph, *, joined: bool = True, spread: bool = False) -> Tensor:
     """The Jacobian as one block."""
-    ((_, rows),) = row_blocks(graph, len(graph.losses), joined=joined)
+    ((_, rows),) = row_blocks(graph, len(graph.losses), joined=joined, spread=spread)
     return rows
 
 
 def row_blocks(
-    graph: Graph, chunk: int, start: int = 0, *, joined: bool = True
+    graph: Graph, chunk: int, start: int = 0, *, joined: bool = True, spread: bool = False
 ) -> Iterator[tuple[int, Tensor]]:
     """Rows ``start``, ``start + 1``, … of the Jacobian, ``chunk`` at a time, with their number.
 
-    Means over the processes if ``joined``. Parameters without gradient have columns of zeros.
+    Means over the processes if ``joined``; if ``spread``, every process keeps its share of the
+    columns alone. Parameters without gradient have columns of zeros.
     """
-    live = trainable(graph.params)
     width = min(_batch_width(graph), chunk)
     for low, high in _spans(start, len(graph.losses), chunk):
-        rows = _empty(high - low, graph.params)
-        if width < SMALLEST_BATCH or not _batches(rows, graph, live, low, width):
-            _loop(rows, graph, live, low)
-        if joined:
-            (rows,) = reduce.mean_large([rows])
+        if spread:  # as they come: all of them are never here at once
+            few = width if width >= SMALLEST_BATCH else 1
+            parts = [reduce.spread(_own(graph, a, b, width)) for a, b in _spans(low, high, few)]
+            rows = torch.cat(parts)
+        else:
+            rows = _own(graph, low, high, width)
+            if joined:
+                (rows,) = reduce.mean_large([rows])
         yield low, rows
         del rows
+
+
+def _own(graph: Graph, low: int, high: int, width: int) -> Tensor:
+    """Rows ``low`` to ``high`` of this process, by batches of ``width`` where that is possible."""
+    live = trainable(graph.params)
+    rows = _empty(high - low, graph)
+    if width < SMALLEST_BATCH or not _batches(rows, graph, live, low, width):
+        _loop(rows, graph, live, low)
+    return rows
 
 
 def _spans(start: int, stop: int, step: int) -> Iterator[tuple[int, int]]:
@@ -225,8 +242,9 @@ def _batch_width(graph: Graph) -> int:
     return int(min(LARGEST_BATCH, CACHED_ENTRIES // size))
 
 
-def _empty(count: int, params: Sequence[Tensor]) -> Tensor:
-    return params[0].new_empty(count, sum(p.numel() for p in params), dtype=_dtype(params))
+def _empty(count: int, graph: Graph) -> Tensor:
+    width = sum(p.numel() for p in graph.params)
+    return graph.params[0].new_empty(count, width, dtype=_dtype(graph.given))
 
 
 def _dtype(params: Sequence[Tensor]) -> torch.dtype:

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from trimol.gradients._sharded import Part
+
 
 def weighted(losses: Tensor, weights: Tensor) -> Tensor:
     """λᵀF, at least in float32."""
@@ -22,7 +24,7 @@ def weighted(losses: Tensor, weights: Tensor) -> Tensor:
 def attached(
     value: Tensor,
     params: Sequence[Tensor],
-    direction: Sequence[Tensor],
+    direction: Sequence[Tensor | Part],
     finish: Callable[[], None] = lambda: None,
 ) -> Tensor:
     """A scalar worth ``value`` whose gradient with respect to ``params`` is ``direction``.
@@ -41,7 +43,7 @@ class _Attached(torch.autograd.Function):
     def forward(
         ctx: Any,
         value: Tensor,
-        direction: Sequence[Tensor],
+        direction: Sequence[Tensor | Part],
         finish: Callable[[], None],
         *params: Tensor,
     ) -> Tensor:
@@ -53,4 +55,10 @@ class _Attached(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         (scale,) = upstream
         ctx.finish()
-        return (scale, None, None, *[d * scale.to(d.device, d.dtype) for d in ctx.direction])
+        return (scale, None, None, *[_scaled(d, scale) for d in ctx.direction])
+
+
+def _scaled(gradient: Tensor | Part, scale: Tensor) -> Tensor:
+    if isinstance(gradient, Part):
+        return gradient.scaled(scale)
+    return gradient * scale.to(gradient.device, gradient.dtype)

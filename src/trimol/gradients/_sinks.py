@@ -18,12 +18,19 @@ from torch.autograd.graph import Node
 from trimol.gradients import _reduce as reduce
 
 _SINK = ("torch.nn.parallel.distributed", "_DDPSink")
-_PASSING = frozenset({_SINK})
+_FSDP = "torch.distributed.fsdp._fully_shard"
+_PASSING = frozenset(
+    {
+        _SINK,
+        (f"{_FSDP}._fsdp_param_group", "RegisterPostBackwardFunction"),
+        (f"{_FSDP}._fsdp_state", "RegisterPreBackwardFunction"),
+    }
+)
 # What a sink remembers of the all-reduce, on the wrapper.
 _STARTED = "_static_graph_delay_allreduce_enqueued"
 
 
-def passes(node: Node) -> bool:
+def passes(node: object) -> bool:
     """Whether a node is a function of torch's, written in Python, whose outputs are its inputs."""
     return isinstance(node, BackwardCFunction) and _origin(type(node)) in _PASSING
 

@@ -31,7 +31,7 @@ def push(graph: Graph, vectors: Sequence[Tensor]) -> Tensor:
     for param, vector in zip(graph.params, vectors, strict=True):
         if id(param) in graph.entrances:
             node, number = graph.entrances[id(param)]
-            seeds.setdefault(node, {})[number] = vector
+            seeds.setdefault(node, {})[number] = vector.to(param.dtype)
     # Nodes in the order of the forward pass; a tangent lives until its last reader has used it.
     order = [node for node in graph.nodes if node in graph.active]
     readers = Counter(source for node in order for source, _ in graph.edges[node])

@@ -6,9 +6,9 @@ without repeating a backward that was done for the evidence.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import combinations
-from typing import Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -33,30 +33,15 @@ from trimol.gradients._rows import (
     gram_of,
     own_gramian,
     rounding,
+    spread_gram,
 )
 from trimol.gradients._scalar import attached, weighted
+from trimol.gradients._sharded import Shards
 from trimol.gradients.losses import Losses, loss_vector, loss_vectors, origins, starts
 
 
 class NonFinite(ArithmeticError):
     """The evidence of this step holds NaN or infinity."""
-
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _alone(
-    work: Callable[Concatenate["Evidence", P], R],
-) -> Callable[Concatenate["Evidence", P], R]:
-    """Work on the graphs without a surrounding autocast, and unnoticed by wrappers of the model."""
-
-    @functools.wraps(work)
-    def alone(evidence: "Evidence", *args: P.args, **kwargs: P.kwargs) -> R:
-        with no_autocast(), sinks.muted(evidence.sinks):
-            return work(evidence, *args, **kwargs)
-
-    return alone
 
 
 class Evidence:
@@ -88,19 +73,21 @@ class Evidence:
         representation: Sequence[Tensor] | None = None,
         delivery: Delivery = AS_IT_IS,
     ) -> None:
-        self.params = trainable(params)
+        self.given = trainable(params)
         self.delivery, self.scale = delivery, 1.0
         self.representation = representation
         self.names: Names = names(objectives) if isinstance(objectives, int) else tuple(objectives)
         self.draws = loss_vectors(draws, self.names)
         _check_distinct(self.draws)
-        self.graphs = [record(vector, self.params) for vector in self.draws]
+        self.graphs = [record(vector, self.given) for vector in self.draws]
+        self.params = self.graphs[0].params
         for graph in self.graphs:
             _check_reach(graph, self.names)
         self.route = ""
         self.reason = ""
         self.findings: dict[str, Tensor] = {}
         self._rows: Tensor | None = None
+        self._spread = False  # whether each process has its share of the rows' columns alone
         self._second_gradient: Sequence[Tensor] | None = None
 
     @functools.cached_property
@@ -112,9 +99,9 @@ class Evidence:
     @property
     def rounding(self) -> float:
         """The ε of the gradients' dtype: how far their entries are rounded, relative."""
-        return rounding(self.params)
+        return rounding(self.given)
 
-    @_alone
+    @no_autocast()
     def gramian(self, *, chunk: int | None = None, of: Sequence[Tensor] | None = None) -> Tensor:
         """GᵀG of the (only) draw's gradients; see :func:`trimol.gradients.gramian`.
 
@@ -128,25 +115,26 @@ class Evidence:
         if of is not None:
             graph = record(graph.losses, trainable(checked(of)))
             _check_reach(graph, self.names, "tensors")
-            if not all(tensor.is_leaf for tensor in of):
+        with graph.apart():
+            if of is not None and not all(tensor.is_leaf for tensor in of):
                 return self._noted("gramian", own_gramian(graph))
-        if of is not None or size < len(graph.losses):
-            return self._noted("gramian", gram_of(graph, size))
-        self._rows = all_rows(graph)
-        return self._noted("gramian", gram(self._rows))
+            if of is not None or size < len(graph.losses):
+                return self._noted("gramian", gram_of(graph, size))
+            self._rows, self._spread = all_rows(graph, spread=graph.spreads), graph.spreads
+        return self._noted("gramian", spread_gram(self._rows, self._spread))
 
-    @_alone
+    @no_autocast()
     def jacobian(self) -> Tensor:
         """Gᵀ of the (only) draw: one row of gradients per objective, in the order of `params`."""
         (graph,) = self.graphs
         self.route = "rows"
-        with hooks.muted(self.params):  # `scalar_along` hands on what comes of these rows
+        with self._apart(), hooks.muted(self.params):  # `scalar_along` hands on what comes of it
             self._rows = all_rows(graph)
         # One pass and no mask: a sum with NaN or infinity shows it (float16 could overflow).
         self.finite(self._rows.sum(1, dtype=torch.promote_types(self._rows.dtype, torch.float32)))
         return self._rows
 
-    @_alone
+    @no_autocast()
     def product(self, weights: Tensor, *, keep_gradient: bool = False) -> Tensor:
         """G1ᵀ(G2 λ) of the first two draws; see :func:`trimol.gradients.product`.
 
@@ -160,8 +148,10 @@ class Evidence:
         keep_gradient = keep_gradient and not hooks.on_leaves(self.params)
         again = bool(self.others) or self.delivery.rescales  # there is another backward to come
         retain = not keep_gradient or again or self.graphs[0].shares(self.graphs[1])
-        vector = reduce.mean_large(gradient(second, self.params, weights, retain=retain))
-        local = directional(self.graphs[0], vector)
+        with self._apart():
+            own = gradient(second, self.params, weights, retain=retain)
+            vector = self.graphs[1].joined(own)
+            local = directional(self.graphs[0], vector)
         self.route, self.reason = local.route, local.reason
         if keep_gradient:
             self._second_gradient = vector
@@ -197,12 +187,30 @@ class Evidence:
         """Where ``DistributedDataParallel`` waits for the user's backward."""
         return [sink for graph in self.graphs for sink in graph.sinks]
 
+    @property
+    def shards(self) -> Shards | None:
+        """How FSDP2 holds the parameters, if it does."""
+        return self.graphs[0].shards
+
+    @property
+    def reached(self) -> set[int]:
+        """The given parameters, by their ``id``, that the losses depend on."""
+        return set().union(*(graph.reached for graph in self.graphs))
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """Within, backwards are ours alone."""
+        with ExitStack() as stack:
+            for graph in self.graphs:
+                stack.enter_context(graph.apart())
+            yield
+
     @functools.cached_property
     def others(self) -> list[Tensor]:
         """Leaves with gradient that the losses reach and the method does not weigh."""
         return list({id(leaf): leaf for graph in self.graphs for leaf in graph.others}.values())
 
-    @_alone
+    @no_autocast()
     def scalar(self, weights: Tensor, draws: slice = slice(None)) -> Tensor:
         """The scalar worth λᵀF whose gradient is G λ on the parameters, as the delivery has it.
 
@@ -216,7 +224,10 @@ class Evidence:
         if self._rows is not None and not hooks.on_leaves(self.params):
             gramian = self.findings.get("gramian")
             gramian = gram(self._rows) if gramian is None else gramian
-            return self.scalar_along(weights, combined(weights, self._rows, gramian))
+            direction = combined(weights, self._rows, gramian)
+            if self._spread:
+                direction = reduce.collected(direction, sum(p.numel() for p in self.params))
+            return self.scalar_along(weights, direction)
         if self._is_rescaled(weights):
             return self._along(weights, used, self._combined(weights, used))
         values = [weighted(vector, weights) for vector in used]
@@ -229,9 +240,9 @@ class Evidence:
         value = torch.stack(values).mean()
         if not self.others or not any(weight.any() for weight in missing):
             return value
-        return attached(value, self.others, self._on_others(used, missing))
+        return self._attached(value, on_others=self._on_others(used, missing))
 
-    @_alone
+    @no_autocast()
     def scalar_along(self, weights: Tensor, direction: Tensor) -> Tensor:
         """The scalar worth λᵀF whose gradient is ``direction``, whatever the losses' gradients.
 
@@ -251,19 +262,29 @@ class Evidence:
         return self._attached(value, delivered, on_others)
 
     def _attached(
-        self, value: Tensor, direction: Sequence[Tensor], on_others: Sequence[Tensor] = ()
+        self, value: Tensor, direction: Sequence[Tensor] = (), on_others: Sequence[Tensor] = ()
     ) -> Tensor:
-        """A scalar with known gradients: the parameters' of all processes, the others' of this."""
-        entered = [any(id(p) in graph.entrances for graph in self.graphs) for p in self.params]
-        shares = sinks.reached_shares(entered, self.sinks, self.params[0].device).tolist()
-        ours = [
-            (p, part if share == 1 else part * share)
-            for p, part, share in zip(self.params, direction, shares, strict=True)
-            if share
+        """A scalar with known gradients: the parameters' (of all processes), and the others'."""
+        known: list[tuple[Tensor, Tensor]] = []
+        if direction:
+            entered = [any(id(p) in graph.entrances for graph in self.graphs) for p in self.params]
+            shares = sinks.reached_shares(entered, self.sinks, self.params[0].device).tolist()
+            parts = zip(self.params, direction, shares, strict=True)
+            known += [
+                (p, part if share == 1 else part * share) for p, part, share in parts if share
+            ]
+        if on_others:
+            known += zip(self.others, on_others, strict=True)
+        own = [
+            (p, part) if self.shards is None else self.shards.shard(p, part) for p, part in known
         ]
-        known = [*ours, *(zip(self.others, on_others, strict=True) if on_others else ())]
-        finish = functools.partial(sinks.passed, self.sinks)
-        return attached(value, [p for p, _ in known], [part for _, part in known], finish)
+        return attached(value, [p for p, _ in own], [part for _, part in own], self._finish)
+
+    def _finish(self) -> None:
+        """Within the user's backward, where it does not pass the model: tell the wrappers."""
+        sinks.passed(self.sinks)
+        if self.shards is not None:
+            self.shards.finished([*self.params, *self.others])
 
     def _is_rescaled(self, weights: Tensor) -> bool:
         """Whether the length of G λ has to be known: the mean gradient's is that of uniform λ."""
@@ -287,7 +308,8 @@ class Evidence:
         """‖g₀‖ of the mean gradient: from the rows where they are known, else by a backward."""
         if self._rows is not None and not hooks.on_leaves(self.params):
             wide = torch.promote_types(self._rows.dtype, torch.float32)
-            return norm([self._rows.mean(0, dtype=wide)])
+            found = norm([self._rows.mean(0, dtype=wide)])
+            return reduce.sum_small(found.square()).sqrt() if self._spread else found
         return norm(self._gradient(used, torch.full_like(used[0], 1 / len(used[0]))))
 
     def _combined(self, weights: Tensor, used: Sequence[Tensor]) -> Sequence[Tensor]:
@@ -300,8 +322,8 @@ class Evidence:
     def _gradient(self, used: Sequence[Tensor], weights: Tensor) -> Sequence[Tensor]:
         """G λ of the global batch, without the parameters' own hooks: the scalar's run them."""
         shares = [weights.to(vector) / len(used) for vector in used]
-        with hooks.muted(self.params):
-            return reduce.mean_large(pulled(list(used), self.params, shares))
+        with self._apart(), hooks.muted(self.params):
+            return self.graphs[0].joined(pulled(list(used), self.params, shares))
 
     def _on_heads(self, weights: Tensor) -> Tensor:
         """The weights of the losses' gradients on the others."""
@@ -316,11 +338,12 @@ class Evidence:
         if not self.others:
             return []
         shares = [w.to(vector) / len(draws) for vector, w in zip(draws, weights, strict=True)]
-        with hooks.muted(self.others):  # a sparse gradient stays one: its optimizer may insist
+        with self._apart(), hooks.muted(self.others):
+            # A sparse gradient stays one: its optimizer may insist.
             total: Sequence[Tensor] = torch.autograd.grad(
                 draws, self.others, shares, retain_graph=True, materialize_grads=True
             )
-        return total
+        return total if self.shards is None else self.shards.joined(self.others, total)
 
 
 def observed(losses: Losses, objectives: Objectives | Names) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from trimol._failures import BadValue
 from trimol.gradients import _reduce as reduce
+from trimol.gradients._sharded import check, is_dtensor
 
 # Bits as whole numbers, whose sum does not depend on its order; NaN is as good as any number.
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -73,13 +74,16 @@ def of_losses(losses: Sequence[Any], *, keep: bool) -> dict[str, Any]:
 def of_tensors(name: str, tensors: Iterable[Tensor]) -> dict[str, Any]:
     """How many there are, their sizes, and a checksum of their values."""
     given = list(tensors)
+    check(given, name)
     held = [tensor.detach() for tensor in given]
     kinds = [(tuple(t.shape), str(t.dtype), t.requires_grad) for t in given]
+    # Of a sharded parameter every process has another part: there are no values to compare.
+    whole = [tensor for tensor in held if not is_dtensor(tensor)]
     return {
         f"number of {name}": len(held),
         f"entries of {name}": sum(tensor.numel() for tensor in held),
         f"shapes and types of {name}": _digest(kinds),
-        f"values of {name} (seeded alike, or loaded from one file?)": _digest(map(_bits, held)),
+        f"values of {name} (seeded alike, or loaded from one file?)": _digest(map(_bits, whole)),
     }
 
 

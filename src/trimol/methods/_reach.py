@@ -32,7 +32,7 @@ class Reach:
         """Look at one step of the method of this name."""
         if self.said:
             return
-        reached = {entered for graph in evidence.graphs for entered in graph.entrances}
+        reached = evidence.reached
         others = {id(leaf) for leaf in evidence.others if isinstance(leaf, nn.Parameter)}
         lost = []
         for place, p in enumerate(params):
