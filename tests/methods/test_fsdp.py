@@ -24,6 +24,10 @@ import trimol
 from trimol._failures import BadValue
 from trimol.testing import Row, Step
 
+pytestmark = pytest.mark.skipif(
+    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13),
+    reason="FSDP2 over gloo: torch 2.6 has none, 2.8 adds gradients where it is to average them",
+)
 STEPS, M = 2, 3
 Trained = dict[str, Any]
 
