@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Objectives = int | Sequence[str]  # M, or the names of the M objectives
-Names = tuple[str, ...] | tuple[int, ...]
+Names = tuple[str | int, ...]
 Value = TypeVar("Value")
 
 
@@ -45,7 +45,7 @@ def names(objectives: Objectives) -> Names:
     trimol._failures.BadValue: objectives must be different names, or a number, found ['a', 'a']
     """
     if isinstance(objectives, str) or not isinstance(objectives, Sequence):
-        return tuple(range(count("objectives", objectives)))
+        return tuple(range(count("objectives", objectives)))  # type: ignore[arg-type]
     given = tuple(objectives)
     if not given or not all(isinstance(n, str) for n in given) or len({*given}) < len(given):
         raise BadValue(f"objectives must be different names, or a number, found {list(given)}")

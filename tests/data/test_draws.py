@@ -340,12 +340,17 @@ def test_pairs_are_two_draws() -> None:
     assert pairs(loader).loader is loader
 
 
-def test_a_ragged_last_batch_is_an_error_only_if_a_part_would_be_empty() -> None:
+def test_a_last_batch_that_is_too_short_comes_whole_with_none_for_the_other_draws() -> None:
     data = TensorDataset(torch.arange(9))
-    steps = iter(draws(DataLoader(data, batch_size=4), 2))
-    assert len(next(steps)) == len(next(steps)) == 2
+    *_, last = pairs(DataLoader(data, batch_size=4))
+    assert [x.tolist() for x in last[0]] == [[8]]
+    assert last[1] is None
+    *_, (whole, second, third) = draws([torch.arange(9), torch.arange(2)], 3)
+    assert (whole.tolist(), second, third) == ([0, 1], None, None)
     with pytest.raises(ValueError, match=r"batch of 1 into k=2 .* drop_last=True"):
-        next(steps)
+        split(torch.arange(1), 2)
+    with pytest.raises(ValueError, match=r"batch of 0 into k=2"):
+        next(iter(pairs([torch.arange(0)])))
     assert len(list(draws(DataLoader(data, batch_size=4, drop_last=True), 2))) == 2
     assert [len(part[0]) for part in list(draws(DataLoader(data, batch_size=6), 3))[-1]] == [1] * 3
 

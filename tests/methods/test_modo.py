@@ -120,7 +120,7 @@ def test_gamma_may_change_between_steps():
     [
         ({"gamma": -1.0}, "gamma must be a finite number of at least 0, found -1"),
         ({"rho": float("inf")}, "rho must be a finite number of at least 0, found inf"),
-        ({"draws": 4}, "draws must be 2 or 3, found 4"),
+        ({"draws": 4}, "draws must be 1, 2 or 3, found 4"),
         ({"weights": [0.5, 0.2, 0.2]}, r"weights must sum to 1, found a sum of 0\.9"),
         ({"draws": 3, "simultaneous": True}, "simultaneous must be False with draws=3"),
     ],
@@ -173,3 +173,51 @@ def test_simultaneously_the_second_draw_is_done_with():
     modo(model.losses(ONE), second)
     with pytest.raises(RuntimeError, match="backward through the graph a second time"):
         second.sum().backward()
+
+
+def test_a_draw_that_is_none_keeps_the_weights_and_moves_on_the_other():
+    model = network()
+    params = list(model.parameters())
+    modo = trimol.MoDo(params, 3, gamma=0.1)
+    modo(model.losses(batch(seed=1)), model.losses(batch(seed=2)))
+    before, losses = modo.weights.clone(), model.losses(batch(seed=3))
+    jacobian = naive_jacobian(losses, params)
+    model.zero_grad()
+    modo(losses, None).backward()
+    assert torch.equal(modo.weights, before)
+    assert (modo.info.kept, modo.info.updated, modo.info.absent) == (1, False, ())
+    torch.testing.assert_close(flat_gradient(params), before @ jacobian)
+    with pytest.raises(ValueError, match="must have a vector that is not None, found 2 None"):
+        modo(None, None)
+    with pytest.raises(ValueError, match=r"takes 2 loss vectors.* found 1"):
+        modo(losses)
+
+
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_one_draw_is_the_gramian_of_its_batch(simultaneous):
+    model = network()
+    params = list(model.parameters())
+    modo = trimol.MoDo(params, 3, gamma=0.1, draws=1, simultaneous=simultaneous)
+    weights = modo.weights
+    for seed in range(3):
+        losses = model.losses(batch(seed=seed))
+        rows = naive_jacobian(losses, params)
+        model.zero_grad()
+        modo(losses).backward()
+        moved = project(weights - 0.1 * rows @ rows.T @ weights)
+        torch.testing.assert_close(modo.weights, moved)
+        torch.testing.assert_close(
+            flat_gradient(params), (weights if simultaneous else moved) @ rows
+        )
+        weights = moved
+
+
+def test_one_draw_is_replicated_alike():
+    rows = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    many = trimol.methods.replicated("modo", replicas=2, objectives=3, gamma=0.1, draws=1)
+    many.direction([rows])
+    for own, weights in zip(rows, many.weights, strict=True):
+        x = torch.zeros(5, dtype=torch.float64, requires_grad=True)
+        modo = trimol.MoDo([x], 3, gamma=0.1, draws=1)
+        modo(own @ x + 1)
+        torch.testing.assert_close(weights, modo.weights)

@@ -72,7 +72,7 @@ def flat(run: Run) -> Tensor:
 
 
 def remembered(run: Run) -> dict[str, Tensor]:
-    kept = {"step", "skipped"}
+    kept = {"step", "skipped", "kept"}
     return {k: v.clone() for k, v in run.method.state_dict().items() if k not in kept}
 
 
@@ -134,6 +134,7 @@ def test_a_step_that_lacks_an_objective_keeps_the_weights(name: str) -> None:
             torch.testing.assert_close(gradients[key], value, rtol=1e-6, atol=1e-9)
     assert any(seen)
     assert not all(seen)  # the other branch was taken, too
+    assert assess(run).record["kept"] == int(run.method.kept) == sum(seen)
 
 
 class Counting(Rare):
@@ -255,7 +256,8 @@ def test_a_method_that_is_told_to_keep_takes_one_vector(name: str) -> None:
     assert int(method.step) == 1
     fresh = methods.get(name)([x], 3).state_dict()
     now = method.state_dict()
-    assert all(torch.equal(fresh[key], now[key]) for key in fresh if key != "step")
+    assert all(torch.equal(fresh[key], now[key]) for key in fresh if key not in ("step", "kept"))
+    assert method.info.kept == int(method.kept) == 1
 
 
 SHARED = ("static", "modo", "mgda", "moco")

@@ -1,4 +1,5 @@
 from trimol.data._draws import Draws as Draws
+from trimol.data._draws import dealt as dealt
 from trimol.data._draws import draws as draws
 from trimol.data._draws import pairs as pairs
 from trimol.data._draws import sizes as sizes

@@ -41,8 +41,9 @@ def draws(loader: Iterable[Batch], k: int) -> "Draws[Batch]":
         k: Number of parts, ``method.draws``. With 1 the batches come unchanged, as 1-tuples.
 
     Returns:
-        An iterable of k-tuples. It can be iterated as often as ``loader`` can, and has a length
-        if ``loader`` has one.
+        An iterable of k-tuples, as `dealt` gives them: a last batch that is too short to be split
+        comes whole, and None for the other draws. It can be iterated as often as ``loader`` can,
+        and has a length if ``loader`` has one.
 
     Example:
         >>> for first, second, third in draws([torch.arange(7)], 3):
@@ -89,13 +90,34 @@ class Draws(Generic[Batch]):
         self.loader = loader
         self.k = whole_number("k", k, least=1)
 
-    def __iter__(self) -> Iterator[tuple[Batch, ...]]:
-        return (split(batch, self.k) for batch in self.loader)
+    def __iter__(self) -> Iterator[tuple[Batch | Any, ...]]:
+        return (dealt(batch, self.k) for batch in self.loader)
 
     def __len__(self) -> int:
         if not isinstance(self.loader, Sized):
             raise BadType(f"loader of type {type(self.loader).__name__} has no length")
         return len(self.loader)
+
+
+def dealt(batch: Batch, k: int) -> tuple[Batch | Any, ...]:
+    """The k draws of one batch: its parts, or where it has too few samples, itself and None.
+
+    A method takes None for the losses of a draw that is not there: the step then keeps λ, and x
+    moves on the whole batch. So a short last batch needs no ``drop_last=True``.
+
+    Args:
+        batch: Whatever a loader yields, as for `split`.
+        k: Number of draws, ``method.draws``.
+
+    Example:
+        >>> dealt(torch.arange(5), 2)
+        (tensor([0, 1, 2]), tensor([3, 4]))
+        >>> dealt(torch.arange(1), 2)
+        (tensor([0]), None)
+    """
+    if whole_number("k", k, least=1) > 1 and 0 < batch_size(batch) < k:
+        return (batch, *[None] * (k - 1))
+    return split(batch, k)
 
 
 def split(batch: Batch, k: int) -> tuple[Batch, ...]:

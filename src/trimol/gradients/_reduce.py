@@ -39,10 +39,13 @@ def mean_large(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def mean_small(numbers: Tensor) -> Tensor:
-    """Mean over ranks of a few numbers, summed in rank order: bit-identical on every rank."""
+    """Mean over ranks of a few numbers, summed in rank order: bit-identical on every rank.
+
+    They travel in float64: a rank whose losses are all absent does not know the others' dtype.
+    """
     if not is_distributed():
         return numbers
-    return torch.stack(_gathered(numbers.contiguous())).mean(0)
+    return torch.stack(_gathered(numbers.double().contiguous())).mean(0).to(numbers.dtype)
 
 
 def sum_small(numbers: Tensor) -> Tensor:

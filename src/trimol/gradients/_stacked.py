@@ -66,8 +66,8 @@ class StackedEvidence:
         return gramians(self.draws[0], self.shared)
 
     def product(self, weights: Tensor) -> Tensor:
-        """G1ᵀ(G2 λ) of the first two draws, R × M."""
-        first, second = (draw.flatten() for draw in self.draws[:2])
+        """G1ᵀ(G2 λ) of the first two draws (or twice the only one), R × M."""
+        first, second = (draw.flatten() for draw in (*self.draws, *self.draws)[:2])
         vector = gradient(second, self.shared, weights.flatten())
         return directional(record(first, self.shared), vector).values.view_as(weights)
 

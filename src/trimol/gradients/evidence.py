@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from trimol._checks import Names, Objectives, names
+from trimol._checks import Names, names
 from trimol._failures import BadValue
 from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
@@ -24,6 +24,7 @@ from trimol.gradients._backward import gradient, norm, pulled
 from trimol.gradients._delivery import AS_IT_IS, Delivery
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._params import checked, trainable
+from trimol.gradients._presence import Counts, Presence, checked_counts
 from trimol.gradients._product import directional
 from trimol.gradients._rows import (
     all_rows,
@@ -36,7 +37,7 @@ from trimol.gradients._rows import (
     spread_gram,
 )
 from trimol.gradients._scalar import attached, weighted
-from trimol.gradients._sharded import Shards
+from trimol.gradients._sharded import Shards, is_dtensor
 from trimol.gradients.losses import Losses, loss_vector, loss_vectors, origins, starts
 
 
@@ -57,6 +58,8 @@ class Evidence:
         objectives: The number M of objectives that every draw must have, or their names.
         representation: What the shared parameters make of the batch, where the caller names it.
         delivery: How long the direction is to be, and what the others get.
+        presence: Which objectives may be absent, and how many samples there are of each; without,
+            all of them must be there.
 
     Attributes:
         scale: What the delivery multiplied the direction by.
@@ -69,20 +72,22 @@ class Evidence:
         self,
         draws: Sequence[Losses],
         params: Sequence[Tensor],
-        objectives: Objectives | Names,
+        objectives: int | Names,
         representation: Sequence[Tensor] | None = None,
         delivery: Delivery = AS_IT_IS,
+        presence: Presence | None = None,
     ) -> None:
         self.given = trainable(params)
         self.delivery, self.scale = delivery, 1.0
         self.representation = representation
-        self.names: Names = names(objectives) if isinstance(objectives, int) else tuple(objectives)
-        self.draws = loss_vectors(draws, self.names)
+        self.names: Names = names(objectives) if isinstance(objectives, int) else objectives
+        vectors, there = loss_vectors(draws, self.names)
+        self.draws = [_connected(vector, self.given) for vector in vectors]
         _check_distinct(self.draws)
         self.graphs = [record(vector, self.given) for vector in self.draws]
         self.params = self.graphs[0].params
-        for graph in self.graphs:
-            _check_reach(graph, self.names)
+        self.presence = presence
+        self._find(there)
         self.route = ""
         self.reason = ""
         self.findings: dict[str, Tensor] = {}
@@ -90,11 +95,58 @@ class Evidence:
         self._spread = False  # whether each process has its share of the rows' columns alone
         self._second_gradient: Sequence[Tensor] | None = None
 
+    def _find(self, declared: Sequence[Sequence[bool]]) -> None:
+        """Which objectives there are; vectors whose mean over draws and processes is then F."""
+        presence, pairs = self.presence, zip(self.graphs, declared, strict=True)
+        there = [_reached(graph, self.names, own, presence) for graph, own in pairs]
+        if presence is None:
+            return
+        values = torch.stack([vector.detach() for vector in self.draws])
+        asks = presence.keeps or presence.counts is not None or not all(map(all, there))
+        if not (asks or reduce.is_distributed() or (presence.due and (values == 0).any())):
+            return  # the usual step: all objectives are there, on this one process
+        presence.join(values, torch.tensor(there))
+        if presence.due and not presence.keeps:
+            self._look(presence)
+        factors = presence.factors()
+        if factors is not None:
+            # An absent loss may be NaN, the mean of nothing: zero times it would be, too.
+            self.draws = [
+                torch.where(share.to(v) > 0, v * share.to(v), 0.0)
+                for v, share in zip(self.draws, factors, strict=True)
+            ]
+            self.graphs = [record(vector, self.given) for vector in self.draws]
+        self.losses = presence.losses.to(values.device)
+
+    def _look(self, presence: Presence) -> None:
+        """A loss that is 0 on all processes, with a zero gradient, beside others that are not 0."""
+        zero = (presence.sums == 0).nonzero().tolist()
+        if not zero or not presence.sums.any(1).all():
+            return
+        silent = torch.zeros_like(presence.sums)
+        for draw, m in zero:
+            with self._apart(), hooks.muted(self.params), torch.enable_grad():
+                gradients = pulled(self.draws[draw][m], self.params)
+            silent[draw, m] = not any(bool(g.any()) for g in gradients)
+        everywhere = reduce.mean_small(silent.to(self.draws[0].device)).cpu() == 1
+        if everywhere.any():
+            presence.drop(everywhere)
+
     @functools.cached_property
     def losses(self) -> Tensor:
         """The losses' values: the mean over the draws, and over processes."""
         values = torch.stack([vector.detach() for vector in self.draws]).double().mean(0)
         return reduce.mean_small(values)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether this step cannot tell new weights, or is not to."""
+        return self.presence is not None and self.presence.keeps
+
+    @property
+    def absent(self) -> tuple[str | int, ...]:
+        """The names of the objectives that this step has no sample of."""
+        return () if self.presence is None or not self.keeps else self.presence.absent
 
     @property
     def rounding(self) -> float:
@@ -114,7 +166,7 @@ class Evidence:
         self.route, size = "rows", checked_chunk(chunk, graph)
         if of is not None:
             graph = record(graph.losses, trainable(checked(of)))
-            _check_reach(graph, self.names, "tensors")
+            _check_reach(self.names, _unreached(graph), "tensors")
         with graph.apart():
             if of is not None and not all(tensor.is_leaf for tensor in of):
                 return self._noted("gramian", own_gramian(graph))
@@ -136,21 +188,22 @@ class Evidence:
 
     @no_autocast()
     def product(self, weights: Tensor, *, keep_gradient: bool = False) -> Tensor:
-        """G1ᵀ(G2 λ) of the first two draws; see :func:`trimol.gradients.product`.
+        """G1ᵀ(G2 λ) of the first two draws (or twice the only one); see `trimol.gradients.product`.
 
         Args:
             weights: λ.
             keep_gradient: Keep G2 λ for `scalar`, which must then be called with the same λ: the
                 second draw's graph is freed, and needs no other backward.
         """
-        second = self.draws[1]
+        place = min(1, len(self.draws) - 1)
+        second, keep_gradient = self.draws[place], keep_gradient and place == 1
         # Hooks on the parameters are for the user's backward to run, once: it needs the graph.
         keep_gradient = keep_gradient and not hooks.on_leaves(self.params)
         again = bool(self.others) or self.delivery.rescales  # there is another backward to come
-        retain = not keep_gradient or again or self.graphs[0].shares(self.graphs[1])
+        retain = not keep_gradient or again or self.graphs[0].shares(self.graphs[place])
         with self._apart():
             own = gradient(second, self.params, weights, retain=retain)
-            vector = self.graphs[1].joined(own)
+            vector = self.graphs[place].joined(own)
             local = directional(self.graphs[0], vector)
         self.route, self.reason = local.route, local.reason
         if keep_gradient:
@@ -346,16 +399,22 @@ class Evidence:
         return total if self.shards is None else self.shards.joined(self.others, total)
 
 
-def observed(losses: Losses, objectives: Objectives | Names) -> Tensor:
-    """The values of losses that need no graph: in float64, the mean over processes.
+def observed(losses: Losses, called: Names, counts: Counts | None = None) -> Tensor:
+    """The values of losses that need no graph: in float64, of all processes.
 
     Args:
         losses: M losses, possibly computed under ``torch.no_grad()``.
-        objectives: The number M that there must be, or their names.
+        called: The objectives' names.
+        counts: How many samples of each objective they are means over, on this process.
+
+    Returns:
+        F; NaN for an objective that is absent.
     """
-    called: Names = names(objectives) if isinstance(objectives, int) else tuple(objectives)
-    vector = loss_vector(losses, called, graph=False)
-    return reduce.mean_small(vector.detach().double())
+    vector, there = loss_vector(losses, called, graph=False)
+    samples = None if counts is None else checked_counts(counts, called, 1)
+    presence = Presence(called, 1, samples, keep=False, due=False)
+    presence.join(vector.detach()[None], torch.tensor([there]))
+    return presence.losses.to(vector.device)
 
 
 def _check_distinct(draws: Sequence[Tensor]) -> None:
@@ -370,13 +429,56 @@ def _check_distinct(draws: Sequence[Tensor]) -> None:
             )
 
 
-def _check_reach(graph: Graph, called: Names, given: str = "parameters") -> None:
-    """Every objective whose own graph can be told apart must depend on the parameters."""
+def _connected(vector: Tensor, params: Sequence[Tensor]) -> Tensor:
+    """A vector of nothing but absent losses, with a graph all the same: zero gradients."""
+    if vector.requires_grad:
+        return vector
+    if any(map(is_dtensor, params)):
+        raise BadValue(
+            "losses must have one that is not None on every process, where parameters are sharded, "
+            "found none"
+        )
+    zeros = vector.to(params[0])
+    nothing = [p.reshape(-1)[:0].sum() for p in params]  # exactly 0, whatever the parameters
+    return zeros + torch.stack([each.to(zeros) for each in nothing]).sum()
+
+
+def _reached(
+    graph: Graph, called: Names, declared: Sequence[bool], presence: Presence | None
+) -> list[bool]:
+    """Which losses are there: those that are not None, and do not turn out to be absent.
+
+    A loss that is exactly 0 and reaches no parameter is absent, though nobody said so. Any other
+    that reaches none is an error; so is this one where counts say that it is there, or where no
+    other is left.
+    """
+    if presence is None and not all(declared):
+        raise BadValue(
+            f"losses must be there for every objective, found None for "
+            f"{called[declared.index(False)]!r}"
+        )
+    unreached = [m for m in _unreached(graph) if declared[m]]
+    if not unreached:
+        return list(declared)
+    wrong = [m for m in unreached if graph.losses[m].item() != 0]
+    if presence is None or presence.counts is not None or len(unreached) == sum(declared):
+        wrong = unreached
+    _check_reach(called, wrong)
+    assert presence is not None
+    presence.silent |= set(unreached)
+    return [there and m not in unreached for m, there in enumerate(declared)]
+
+
+def _unreached(graph: Graph) -> list[int]:
+    """The objectives that are known not to depend on the parameters."""
     own = starts(graph.losses)
     if own is None:
-        unreached = [] if graph.nodes[-1] in graph.active else [0]
-    else:
-        unreached = [m for m, e in enumerate(own) if e is None or e.node not in graph.active]
+        return [] if graph.nodes[-1] in graph.active else list(range(len(graph.losses)))
+    return [m for m, e in enumerate(own) if e is None or e.node not in graph.active]
+
+
+def _check_reach(called: Names, unreached: Sequence[int], given: str = "parameters") -> None:
+    """Every objective whose own graph can be told apart must depend on the parameters."""
     if unreached:
         raise BadValue(
             f"objective {called[unreached[0]]!r} reaches none of the given {given}: its loss does "

@@ -9,7 +9,8 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from trimol._checks import Names, in_order
 from trimol._failures import BadType, BadValue
 
-Losses = Tensor | Sequence[Tensor] | Mapping[str, Tensor]
+# None stands for the loss of an objective that a batch has no sample of.
+Losses = Tensor | Sequence[Tensor | None] | Mapping[str, Tensor | None]
 
 
 def as_vector(losses: Losses, name: str = "losses", *, graph: bool = True) -> Tensor:
@@ -32,27 +33,44 @@ def as_vector(losses: Losses, name: str = "losses", *, graph: bool = True) -> Te
 
 def loss_vector(
     losses: Losses, called: Names, name: str = "losses", *, graph: bool = True
-) -> Tensor:
-    """As `as_vector`, of exactly the objectives that are called so; by name, too."""
+) -> tuple[Tensor, list[bool]]:
+    """As `as_vector`, of exactly the objectives that are called so, and which of them are there.
+
+    0 stands for a loss that is None. Where all of them are, there is no graph.
+    """
     if isinstance(losses, Mapping):
         losses = in_order(name, losses, called)
-    vector = as_vector(losses, name, graph=graph)
+    there = [True] * len(called)
+    if not isinstance(losses, Tensor) and isinstance(losses, Iterable):
+        given = list(losses)
+        there = [loss is not None for loss in given]
+        zero = next((_zero(loss) for loss in given if loss is not None), torch.zeros(()))
+        losses = [zero if loss is None else loss for loss in given]
+    vector = as_vector(losses, name, graph=graph and any(there))
     if len(vector) != len(called):
         raise BadValue(
             f"{name} must have {len(called)} entries, one per objective, found {len(vector)}"
         )
-    return vector
+    return vector, there
 
 
-def loss_vectors(draws: Sequence[Losses], called: Names, *, graph: bool = True) -> list[Tensor]:
-    """One vector of M losses for each draw."""
-    return [
+def _zero(like: object) -> Tensor:
+    """A zero as the other losses are; what is no tensor is refused elsewhere."""
+    return like.new_zeros(()) if isinstance(like, Tensor) else torch.zeros(())
+
+
+def loss_vectors(
+    draws: Sequence[Losses], called: Names, *, graph: bool = True
+) -> tuple[list[Tensor], list[list[bool]]]:
+    """One vector of M losses for each draw, and which of its objectives are there."""
+    read = [
         loss_vector(losses, called, f"losses (draw {i + 1})", graph=graph)
         for i, losses in enumerate(draws)
     ]
+    return [vector for vector, _ in read], [there for _, there in read]
 
 
-def _stacked(losses: Sequence[Tensor] | Mapping[str, Tensor], name: str) -> Tensor:
+def _stacked(losses: Losses, name: str) -> Tensor:
     if isinstance(losses, Mapping):
         raise BadType(
             f"{name} must be a 1-D tensor or a sequence of scalar tensors, found a mapping: pass "

@@ -67,8 +67,13 @@ def of_model(model: nn.Module) -> dict[str, Any]:
 
 def of_losses(losses: Sequence[Any], *, keep: bool) -> dict[str, Any]:
     """What a step was called with."""
-    shapes = [tuple(each.shape) if isinstance(each, Tensor) else _length(each) for each in losses]
-    return {"loss vectors": len(losses), "shapes of losses": shapes, "keep": keep}
+    given = [each for each in losses if each is not None]
+    shapes = [tuple(each.shape) if isinstance(each, Tensor) else _length(each) for each in given]
+    return {
+        "loss vectors": len(losses),
+        "shapes of losses": list(dict.fromkeys(shapes)),
+        "keep": keep,
+    }
 
 
 def of_tensors(name: str, tensors: Iterable[Tensor]) -> dict[str, Any]:

@@ -85,8 +85,8 @@ class Jacobians:
         return gram(self.rows[0])
 
     def product(self, weights: Tensor) -> Tensor:
-        """G1ᵀ(G2 λ), of two draws."""
-        first, second = self.rows[:2]
+        """G1ᵀ(G2 λ), of the first two draws, or twice the only one."""
+        first, second = (*self.rows, *self.rows)[:2]
         return (first @ _weighed(second, weights)[..., None])[..., 0]
 
     def jacobian(self) -> Tensor:
@@ -376,7 +376,7 @@ def _each(name: str, value: Any, replicas: int) -> list[Any]:
 
 def _carried(method: Method) -> dict[str, Tensor]:
     """What is carried from step to step by each run on its own."""
-    return {n: t for n, t in method.named_buffers() if n not in ("step", "skipped")}
+    return {n: t for n, t in method.named_buffers() if n not in ("step", "skipped", "kept")}
 
 
 def _joined(members: Sequence[Method], hyperparameters: Iterable[str]) -> Method:

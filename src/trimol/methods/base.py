@@ -10,12 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from trimol import _checks as checks
-from trimol._checks import Names, Objectives
+from trimol._checks import Names
+from trimol._checks import Objectives as Objectives
 from trimol._failures import BadValue
 from trimol.gradients import Evidence, Losses, NonFinite
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._delivery import Delivery, Heads, Length
 from trimol.gradients._params import checked
+from trimol.gradients._presence import Counts, Presence, checked_counts
 from trimol.gradients._scalar import weighted
 from trimol.gradients.losses import loss_vectors
 from trimol.methods import _handshake as handshake
@@ -51,6 +53,9 @@ class Info:
         weights: λ after the step.
         updated: Whether this step computed new weights.
         skipped: How many steps so far kept λ because their gradients were not finite.
+        kept: How many steps so far kept λ because an objective had no sample in one of their
+            draws, or because they were told to.
+        absent: The names of the objectives that this step had no sample of; their loss is NaN.
         route: How the gradients were computed: ``"tangents"``, ``"double-vjp"``, ``"backwards"``
             or ``"rows"``; empty where none were needed.
         reason: Why a faster exact way was not possible; empty if it was.
@@ -64,6 +69,8 @@ class Info:
     weights: Tensor
     updated: bool
     skipped: int
+    kept: int = 0
+    absent: tuple[str | int, ...] = ()
     route: str = ""
     reason: str = ""
     gramian: Tensor | None = None
@@ -138,6 +145,7 @@ class Method(nn.Module):
     weights: Tensor
     step: Tensor
     skipped: Tensor
+    kept: Tensor
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -168,7 +176,9 @@ class Method(nn.Module):
         self.carry(weights=start)
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
         self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("kept", torch.zeros((), dtype=torch.int64))
         self.info: Info | None = None
+        self._said: set[int] = set()
         self._met = False
         self._reach = Reach()
 
@@ -243,7 +253,9 @@ class Method(nn.Module):
         """Whether the next step computes new weights (and so takes all its draws)."""
         return self.needs != "nothing" and int(self.step) % self.every == 0
 
-    def forward(self, *losses: Losses, keep: bool = False) -> Tensor:
+    def forward(
+        self, *losses: Losses | None, keep: bool = False, counts: Counts | None = None
+    ) -> Tensor:
         """The scalar to differentiate, from one loss vector for each of the method's `draws`.
 
         Under ``torch.no_grad()`` or ``torch.inference_mode()``, and after ``method.eval()``, it is
@@ -252,33 +264,52 @@ class Method(nn.Module):
 
         Args:
             losses: The loss vectors: each a 1-D tensor, a sequence of scalars, or, where the
-                objectives have names, a mapping from these to scalars.
+                objectives have names, a mapping from these to scalars. An entry that is None is an
+                objective without a sample in the batch. A vector that is None is a draw that a
+                short batch had no samples for. Either makes a step that keeps λ.
             keep: Leave λ and all else that the method remembers as they are, and move along
-                ∇F λ: for a batch that cannot tell new weights, because an objective has no sample
-                in it (its loss is then 0, without a gradient). One loss vector will do.
+                ∇F λ: for a batch that cannot tell new weights. One loss vector will do.
+            counts: How many samples of each objective the losses are means over, M numbers in
+                order or by name (a row of them for each loss vector), on this process alone. Those
+                of all processes are added up, and f_m is the mean over all samples of m; an
+                objective without any is absent, whatever its loss.
         """
         if self.evaluates:
             return self.evaluated(losses)
-        return self._take(self._evidence(losses, keep), keep)
+        return self._take(self._evidence(losses, keep, counts))
 
     @property
     def evaluates(self) -> bool:
         """Whether a call is no step now: in eval mode, or where no gradients are wanted."""
         return not (self.training and torch.is_grad_enabled())
 
-    def evaluated(self, losses: Sequence[Losses]) -> Tensor:
+    def evaluated(self, losses: Sequence[Losses | None]) -> Tensor:
         """λᵀF, the mean over the loss vectors; with a graph where they have one."""
-        self._check_count(len(losses), due=False)
-        vectors = loss_vectors(losses, self.names, graph=False)
+        given = [each for each in losses if each is not None]
+        self._check_count(len(given), due=False)
+        vectors, _ = loss_vectors(given, self.names, graph=False)
         return torch.stack([weighted(vector, self.weights) for vector in vectors]).mean()
 
     def _evidence(
-        self, losses: Sequence[Losses], keep: bool, representation: Sequence[Tensor] | None = None
+        self,
+        losses: Sequence[Losses | None],
+        keep: bool,
+        counts: Counts | None = None,
+        representation: Sequence[Tensor] | None = None,
     ) -> Evidence:
         """What the losses of this step tell."""
         self.meet(lambda: handshake.of_losses(losses, keep=keep))
         self._check_count(len(losses), self.due and not keep)
-        return Evidence(losses, self.params, self.names, representation, self.delivery)
+        given = [each for each in losses if each is not None]
+        if not given:
+            raise BadValue(f"losses must have a vector that is not None, found {len(losses)} None")
+        samples = None
+        if counts is not None:
+            rows = checked_counts(counts, self.names, len(losses))
+            samples = rows[[each is not None for each in losses]]
+        lacks = keep or len(given) < len(losses)
+        presence = Presence(self.names, self.draws, samples, keep=lacks, due=self.due)
+        return Evidence(given, self.params, self.names, representation, self.delivery, presence)
 
     @property
     def delivery(self) -> Delivery:
@@ -298,26 +329,45 @@ class Method(nn.Module):
         handshake.meet({**handshake.of_method(self), **more()}, _home(self.params[0].device))
         self._met = True
 
-    def _take(self, evidence: Evidence, keep: bool) -> Tensor:
+    def _take(self, evidence: Evidence) -> Tensor:
         """One step: new weights where they are due, then the scalar."""
+        keep, absent = evidence.keeps, evidence.absent
+        self._tell(evidence)
         if not keep:  # a batch without samples of an objective may leave its branch out
             self._reach.follow(type(self).__name__, self.params, evidence)
         before = self.weights
         updated = self.due and not keep and self._update(evidence)
         result = evidence.scalar(before) if keep else self.scalar(evidence, before, self.weights)
         self.step += 1
+        self.kept += keep
         self.info = Info(
             names=self.names,
             losses=evidence.losses,
             weights=self.weights,
             updated=updated,
             skipped=int(self.skipped),
+            kept=int(self.kept),
+            absent=absent,
             route=evidence.route,
             reason=evidence.reason,
             scale=evidence.scale,
             **evidence.findings,
         )
         return result
+
+    def _tell(self, evidence: Evidence) -> None:
+        """Say once of each objective that it was found absent, though nobody had said so."""
+        presence = evidence.presence
+        found = set() if presence is None or presence.asked else presence.silent
+        for place in sorted(found - self._said):
+            self._said.add(place)
+            warnings.warn(
+                f"{type(self).__name__}: the loss of objective {self.names[place]!r} is 0 without "
+                "a gradient: it is taken for absent from this batch, and the weights are kept "
+                "(counted in info.kept, said once); where that is so, say None or counts=",
+                RuntimeWarning,
+                stacklevel=5,
+            )
 
     def reset(self) -> Self:
         """Back to the state of a new instance."""
@@ -326,7 +376,9 @@ class Method(nn.Module):
             self._buffers[name] = fresh.to(getattr(self, name).device)
         self.step.zero_()
         self.skipped.zero_()
+        self.kept.zero_()
         self.info = None
+        self._said = set()
         self._reach = Reach()
         return self
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence, Losses, observed
+from trimol.gradients._presence import Counts
 from trimol.methods.base import Method, Needs, Objectives, Options, State
 
 # Added to the losses so that a loss of zero has a logarithm: relative to the largest loss, where
@@ -122,16 +123,17 @@ class FAMO(Method):
         return {**learned, "weights": famo_weights(learned["logits"], losses), "before": losses}
 
     @torch.no_grad()
-    def observe(self, losses: Losses) -> None:
+    def observe(self, losses: Losses, counts: Counts | None = None) -> None:
         """Step ξ: call with the losses of the same batch, after the optimizer's step.
 
         Does nothing where there is nothing to compare with (the step kept its weights), or where
-        these losses are not finite.
+        these losses are not finite, or one of them is absent.
 
         Args:
             losses: M losses, one vector; no graph is needed.
+            counts: How many samples of each objective they are means over, as in the call.
         """
-        after = observed(losses, self.names)
+        after = observed(losses, self.names, counts)
         learned = self._learned(self._above(after)) if after.isfinite().all() else {}
         self.commit({"weights": self.weights, **learned, "before": torch.zeros_like(self.before)})
 

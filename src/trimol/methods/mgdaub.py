@@ -8,6 +8,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadType, BadValue
 from trimol.gradients import Evidence, Losses
+from trimol.gradients._presence import Counts
 from trimol.methods.base import Method, Needs, Objectives, Options
 from trimol.methods.mgda import Normalize, mgda_weights, normalised
 
@@ -72,8 +73,9 @@ class MGDAUB(Method):
 
     def forward(
         self,
-        *losses: Losses,
+        *losses: Losses | None,
         keep: bool = False,
+        counts: Counts | None = None,
         representation: Representation | None = None,
     ) -> Tensor:
         """The scalar to differentiate, from the losses and what they share.
@@ -81,11 +83,12 @@ class MGDAUB(Method):
         Args:
             losses: The loss vector.
             keep: Leave λ as it is.
+            counts: How many samples of each objective the losses are means over.
             representation: Z: the tensor (or tensors) between the shared parameters and the heads.
         """
         if self.evaluates:
             return self.evaluated(losses)
-        return self._take(self._evidence(losses, keep, _checked(representation)), keep)
+        return self._take(self._evidence(losses, keep, counts, _checked(representation)))
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """The min-norm weights of the representation's gradients."""

@@ -40,7 +40,10 @@ class MoDo(Method):
         rho: ρ, the regularisation of λ towards uniform.
         weights: λ0, on the simplex; uniform by default.
         draws: 2, or 3: then x moves on a third independent batch alone, the variant that the
-            paper's proofs analyse.
+            paper's proofs analyse. Or 1, for full-batch training: one loss vector, one forward, and
+            the product is :math:`\nabla F^\top \nabla F\, \lambda` of that batch. On
+            mini-batches that is *biased*: by :math:`E[N^\top N] \lambda`, N the noise of the
+            gradients, which adds to each objective's entry as much as its own gradient is noisy.
         simultaneous: Move x with λ_t while λ_{t+1} is computed. The backward that the product
             needs is then that of the x step too: ``backward()`` has only the first draw left.
         every: Compute new weights every so many steps; the steps between need one loss vector.
@@ -81,8 +84,8 @@ class MoDo(Method):
         **options: Unpack[StepOptions],
     ) -> None:
         super().__init__(params, objectives, weights=checks.simplex(weights, objectives), **options)
-        if draws not in (2, 3):
-            raise BadValue(f"draws must be 2 or 3, found {draws!r}")
+        if draws not in (1, 2, 3):
+            raise BadValue(f"draws must be 1, 2 or 3, found {draws!r}")
         if simultaneous and draws == 3:
             raise BadValue(
                 "simultaneous must be False with draws=3: x moves on the third batch, whose "
@@ -99,11 +102,11 @@ class MoDo(Method):
         return super().due and self.gamma > 0
 
     def weigh(self, evidence: Evidence) -> Tensor:
-        """λ_{t+1}, from the first two draws."""
+        """λ_{t+1}, from the first two draws, or twice the only one."""
         product = evidence.product(self.weights, keep_gradient=self.simultaneous)
         return modo_step(self.weights, product.to(self.weights), self.gamma, self.rho)
 
     def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
-        """x moves on the mean of both draws, or on the third one alone."""
+        """x moves on the mean of both draws, on the third one alone, or on the only one."""
         used = slice(2, None) if self.draws > 2 else slice(None)
         return evidence.scalar(before if self.simultaneous else after, used)

@@ -246,9 +246,8 @@ def table(records: Sequence[Record]) -> polars.DataFrame:
     {'step': 2, 'R_opt': 0.25}
     """
     names = dict.fromkeys(name for record in records for name in record)
-    schema = {
-        name: polars.Int64 if name in ("step", "samples") else polars.Float64 for name in names
-    }
+    whole = ("step", "samples", "kept")
+    schema = {name: polars.Int64 if name in whole else polars.Float64 for name in names}
     return polars.DataFrame(list(records), schema=schema)
 
 

@@ -87,7 +87,7 @@ def assert_state_holds_no_model_parameters(row: Row) -> None:
     """The state is the method's own: the model's parameters are the model's to save."""
     method = row.new(network().parameters())
     assert not list(method.parameters()), "the method holds parameters"
-    missing = {"weights", "step", "skipped"} - set(method.state_dict())
+    missing = {"weights", "step", "skipped", "kept"} - set(method.state_dict())
     assert not missing, f"{missing} not in the state"
 
 

@@ -30,6 +30,7 @@ class Assessment:
         metrics: The task's metrics on the test data.
         weights: The method's λ, by the objective's name.
         errors: R_opt, R_pop, R_gen and the conflict of these weights.
+        kept: How many of the steps kept λ because an objective was absent.
     """
 
     step: int
@@ -38,6 +39,7 @@ class Assessment:
     metrics: dict[str, float]
     weights: dict[str, float]
     errors: Errors
+    kept: int = 0
 
     @property
     def record(self) -> Record:
@@ -47,6 +49,7 @@ class Assessment:
             list(self.weights),
             step=self.step,
             samples=self.samples,
+            kept=self.kept,
             metrics=self.metrics,
             weights=list(self.weights.values()),
         )
@@ -92,6 +95,7 @@ def assess(run: Run, *, rho: float = 0.0) -> Assessment:
         metrics=metrics(run.task, run.model, run.data.test, device=run.where.device),
         weights=dict(zip(names, weights.tolist(), strict=True)),
         errors=errors,
+        kept=int(run.method.kept),
     )
 
 

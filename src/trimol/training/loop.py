@@ -222,16 +222,16 @@ def scalar(run: Run) -> Tensor:
     run.method.meet(lambda: handshake.of_model(run.model))
     (indices,) = run.sampler.indices(run.step)
     drawn = [_drawn(run, part) for part in split(indices, _parts(run))]
-    vectors, counts = _joined(run, drawn)
+    vectors = [draw.losses for draw in drawn]
+    seen = [tensor for draw in drawn for tensor in draw.representation]
+    more: dict[str, Any] = {"representation": seen} if seen else {}
+    counts = [draw.counts for draw in drawn if draw.counts is not None]
+    if counts:
+        more["counts"] = torch.stack(counts)
+        _check_absent(run, vectors, more["counts"])
     _check_finite(run, vectors)
-    if counts is None or (counts > 0).all():
-        seen = [tensor for draw in drawn for tensor in draw.representation]
-        with answers.about(run.task, "losses"):
-            return run.method(*vectors, **({"representation": seen} if seen else {}))  # type: ignore[no-any-return]
-    # The mean over the samples of all draws; an objective without any keeps its 0.
-    shares = counts / counts.sum(0).clamp_min(1)
-    whole = sum(v * share.to(v) for v, share in zip(vectors, shares, strict=True))
-    return run.method(whole, keep=True)  # type: ignore[no-any-return]
+    with answers.about(run.task, "losses"):
+        return run.method(*vectors, **more)  # type: ignore[no-any-return]
 
 
 def place(run: Run, batch: Batch) -> Batch:
@@ -284,29 +284,16 @@ def _represented(run: Run) -> Iterator[list[Tensor]]:
         handle.remove()
 
 
-def _joined(run: Run, drawn: Sequence[_Draw]) -> tuple[list[Tensor], Tensor | None]:
-    """Losses whose mean over processes is F, and how many samples each objective has of each draw.
-
-    The numbers are draws × M, over all processes; None if every sample has every objective.
-    """
-    vectors = [draw.losses for draw in drawn]
-    own = [draw.counts for draw in drawn if draw.counts is not None]
-    if not own:
-        return vectors, None
-    counts = torch.stack(own)
-    # An absent objective whose loss is not finite would make NaN of all that it is added to.
+def _check_absent(run: Run, vectors: Sequence[Tensor], counts: Tensor) -> None:
+    """An absent objective whose loss is not finite: its gradients may not be, either."""
     bad = torch.stack([~vector.detach().isfinite().cpu() for vector in vectors]) & (counts == 0)
-    mean, failed = _over_processes(run, torch.stack([counts, bad.double()])).unbind()
+    failed = _over_processes(run, bad.double())
     for name, any_bad in zip(run.task.objectives, failed.sum(0).tolist(), strict=True):
         if any_bad:
             raise BadValue(
                 f"the loss {name!r} must be 0 where a batch has no sample of it, found one that is "
                 f"not finite at step {run.step}: trimol.tasks.masked_mean gives the 0"
             )
-    if reduce.is_distributed():  # by this process's share of the samples
-        shares = counts / mean.where(mean > 0, 1)
-        vectors = [v * share.to(v) for v, share in zip(vectors, shares, strict=True)]
-    return vectors, mean * reduce.processes()
 
 
 def _over_processes(run: Run, numbers: Tensor) -> Tensor:

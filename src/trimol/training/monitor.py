@@ -188,6 +188,7 @@ class Monitor:
             self.objectives,
             step=self.steps,
             samples=self.samples,
+            kept=int(self.method.kept),
             metrics=metrics,
             weights=self.method.weights,
         )
@@ -196,8 +197,9 @@ class Monitor:
     def _losses(self, batch: Any) -> Losses:
         """The losses of a batch, in the method's order where they come by name."""
         found = self.losses(batch)
-        by_name = isinstance(found, Mapping)
-        return in_order("losses", found, self.method.names) if by_name else found
+        if isinstance(found, Mapping):
+            return in_order("losses", found, self.method.names)
+        return found
 
     def _errors(self) -> tuple[Errors, Record]:
         """The errors, and the bounds of those that were estimated."""

@@ -4,6 +4,7 @@ What a monitor hands to its sinks, a row of a run's ``metrics.parquet``, a point
 curves. Keys, in this order, each absent where it was not measured:
 
 - ``step``, the steps done, and ``samples``, the training samples that they took;
+- ``kept``, how many of the steps kept λ because an objective was absent, where any did;
 - ``loss/<objective>`` on the whole training data, ``test_loss/<objective>`` on the test data;
 - ``metric/<name>``, the task's metrics on the test data;
 - ``weight/<objective>``, λ, and ``avoiding/<objective>``, λ*_ρ;
@@ -43,6 +44,7 @@ def from_errors(
     *,
     step: int,
     samples: int | None = None,
+    kept: int = 0,
     metrics: Mapping[str, float] | None = None,
     weights: Tensor | Sequence[float] | None = None,
 ) -> Record:
@@ -53,6 +55,7 @@ def from_errors(
         objectives: The names of the objectives, in their order.
         step: The steps done.
         samples: The training samples that they took, if known.
+        kept: How many of the steps kept λ (`trimol.methods.Info.kept`).
         metrics: Metrics on the test data, by name.
         weights: λ, as the method has it (some methods' do not sum to one).
 
@@ -68,6 +71,8 @@ def from_errors(
     record: Record = {"step": step}
     if samples is not None:
         record["samples"] = samples
+    if kept:
+        record["kept"] = kept
     record |= _each("loss", objectives, errors.losses)
     record |= _each("test_loss", objectives, errors.test_losses)
     record |= {f"metric/{name}": value for name, value in (metrics or {}).items()}

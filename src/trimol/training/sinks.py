@@ -99,8 +99,10 @@ def line(record: Record) -> str:
 
     >>> line({"step": 3, "loss/0": 1.5, "test_loss/0": 1.75, "weight/0": 1.0, "R_opt": 0.25})
     'step 3 · loss 1.5 · test 1.8 · weights 1 · opt 0.25'
+    >>> line({"step": 3, "kept": 1, "R_opt": 0.25})
+    'step 3 · kept 1 · opt 0.25'
     """
-    parts = [f"step {record['step']}"]
+    parts = [f"{name} {record[name]}" for name in ("step", "kept") if name in record]
     for prefix, name in {"loss/": "loss", "test_loss/": "test"}.items():
         parts += _joined(name, record, prefix)
     parts += [
