@@ -23,6 +23,7 @@ from trimol.gradients.losses import loss_vectors
 from trimol.methods import _handshake as handshake
 from trimol.methods._inherited import inherit_arguments
 from trimol.methods._reach import Reach
+from trimol.methods._restart import look_at_optimizer
 
 Needs = Literal["nothing", "losses", "gramian", "product", "jacobian", "representation"]
 State = Mapping[str, Tensor]
@@ -179,6 +180,7 @@ class Method(nn.Module):
         self.register_buffer("kept", torch.zeros((), dtype=torch.int64))
         self.info: Info | None = None
         self._said: set[int] = set()
+        self._begun = False
         self._met = False
         self._reach = Reach()
 
@@ -333,6 +335,9 @@ class Method(nn.Module):
         """One step: new weights where they are due, then the scalar."""
         keep, absent = evidence.keeps, evidence.absent
         self._tell(evidence)
+        if not self._begun and self.step == 0:
+            look_at_optimizer(self)
+        self._begun = True
         if not keep:  # a batch without samples of an objective may leave its branch out
             self._reach.follow(type(self).__name__, self.params, evidence)
         before = self.weights
