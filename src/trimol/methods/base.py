@@ -15,6 +15,7 @@ from trimol._checks import Objectives as Objectives
 from trimol._failures import BadValue
 from trimol.gradients import Evidence, Losses, NonFinite
 from trimol.gradients import _reduce as reduce
+from trimol.gradients._accumulated import Accumulated
 from trimol.gradients._delivery import Delivery, Heads, Length
 from trimol.gradients._params import checked
 from trimol.gradients._presence import Counts, Presence, checked_counts
@@ -280,6 +281,57 @@ class Method(nn.Module):
             return self.evaluated(losses)
         return self._take(self._evidence(losses, keep, counts))
 
+    def accumulate(
+        self,
+        losses: Callable[[Any], Losses],
+        batches: Iterable[Sequence[Any]],
+        *,
+        sizes: Sequence[float] | None = None,
+    ) -> Tensor:
+        """One step on micro-batches that are too large together: exactly that of their whole.
+
+        λ moves once, on the evidence of all of them, and the scalar's gradient is that of the whole
+        batch: k micro-batches of n samples do what one batch of kn does. One graph is held at a
+        time; where the weights have to be known before the gradient (all but static ones), losses
+        are computed again, with the same random numbers.
+
+        Args:
+            losses: From a batch to its M losses: means over samples. It may be called several
+                times for each batch, and must then give the same (statistics of batch normalisation
+                move each time). No objective may be absent.
+            batches: The micro-batches, each a sequence with one batch for every draw, as
+                `trimol.draws` deals them out.
+            sizes: How many samples each micro-batch has, where they differ.
+
+        Example:
+            >>> import torch, trimol
+            >>> x = torch.tensor([2.0, 0.0], requires_grad=True)
+            >>> def losses(z):
+            ...     return torch.stack([(x - z).square().mean(), (x + z).square().mean()])
+            >>> data, modo = torch.randn(8, 2), trimol.MoDo([x], objectives=2)
+            >>> modo.accumulate(losses, trimol.draws(data.split(2), 2)).backward()
+            >>> x.grad.shape, int(modo.step)
+            (torch.Size([2]), 1)
+        """
+        parts = [list(batch) for batch in batches]
+        if not parts:
+            raise BadValue("batches must hold a micro-batch, found none")
+        for part in parts:
+            if any(draw is None for draw in part):
+                raise BadValue("batches must be long enough to be split, found None for a draw")
+            self._check_count(len(part), self.due and not self.evaluates)
+        if len({len(part) for part in parts}) > 1:
+            raise BadValue("batches must all have as many draws, found 1 and several")
+        counted = [1.0] * len(parts) if sizes is None else list(sizes)
+        if len(counted) != len(parts) or not all(size > 0 for size in counted):
+            raise BadValue(f"sizes must be {len(parts)} numbers above 0, found {counted}")
+        shares = [size / sum(counted) for size in counted]
+        evidence = Accumulated(losses, parts, shares, self.params, self.names, self.delivery)
+        if self.evaluates:
+            return weighted(evidence.own_losses, self.weights)
+        self.meet(lambda: {"micro-batches": len(parts), "loss vectors": len(parts[0])})
+        return self._take(evidence)
+
     @property
     def evaluates(self) -> bool:
         """Whether a call is no step now: in eval mode, or where no gradients are wanted."""
@@ -338,7 +390,8 @@ class Method(nn.Module):
         if not self._begun and self.step == 0:
             look_at_optimizer(self)
         self._begun = True
-        if not keep:  # a batch without samples of an objective may leave its branch out
+        # A batch without samples of an objective may leave its branch out.
+        if evidence.graphs and not keep:
             self._reach.follow(type(self).__name__, self.params, evidence)
         before = self.weights
         updated = self.due and not keep and self._update(evidence)

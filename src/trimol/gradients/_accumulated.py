@@ -1,0 +1,248 @@
+"""Evidence of a batch that is too large for one graph: from micro-batches, computed again.
+
+All that evidence consists of is linear in the losses, or a product of two such things: losses, rows
+and gradients of the whole are means over the micro-batches, and
+
+    G1ᵀ(G2 λ) = mean_i G1_iᵀ v,    v = mean_j G2_j λ,
+
+needs all of v before the first G1_i. So the micro-batches are gone over once for each of these,
+with the same random numbers every time; one graph is held at a time, and freed.
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trimol._checks import Names
+from trimol._failures import BadValue
+from trimol.gradients import _hooks as hooks
+from trimol.gradients import _reduce as reduce
+from trimol.gradients._autocast import no_autocast
+from trimol.gradients._backward import gradient, norm
+from trimol.gradients._delivery import Delivery
+from trimol.gradients._graph import record
+from trimol.gradients._params import checked, trainable
+from trimol.gradients._product import directional
+from trimol.gradients._rows import all_rows, gram
+from trimol.gradients._scalar import attached, weighted
+from trimol.gradients.evidence import Evidence
+from trimol.gradients.losses import Losses, loss_vector
+
+
+class Accumulated(Evidence):
+    """What many micro-batches tell together; see `Evidence`.
+
+    Args:
+        losses: From a batch to its losses.
+        batches: The micro-batches, each of them one batch for every draw.
+        shares: How much each micro-batch counts; they sum to one.
+        params: The parameters that the method weighs.
+        called: The objectives' names.
+        delivery: How long the direction is to be, and what the others get.
+    """
+
+    def __init__(
+        self,
+        losses: Callable[[Any], Losses],
+        batches: Sequence[Sequence[Any]],
+        shares: Sequence[float],
+        params: Sequence[Tensor],
+        called: Names,
+        delivery: Delivery,
+    ) -> None:
+        self.params, self.names, self.delivery = trainable(params), called, delivery
+        self.function, self.batches, self.shares = losses, batches, shares
+        self.scale, self.route, self.reason = 1.0, "", ""
+        self.findings, self.representation, self.presence = {}, None, None
+        self.draws, self.graphs = [], []  # none is held
+        self._rows, self._second_gradient = None, None
+        self._random: dict[tuple[int, int], list[Tensor]] = {}
+        self._values: dict[tuple[int, int], Tensor] = {}
+        self._rounding, self._has_others, self._dtype = 0.0, False, torch.float32
+
+    @functools.cached_property
+    def losses(self) -> Tensor:
+        """The losses' values: of all micro-batches, draws and processes."""
+        return reduce.mean_small(self.own_losses)
+
+    @property
+    def own_losses(self) -> Tensor:
+        """The losses' values on this process."""
+        for i in range(len(self.batches)):
+            for draw in range(self._count):
+                if (i, draw) not in self._values:  # no graph was needed so far
+                    with torch.no_grad():
+                        self._compute(i, draw)
+        return self._mean(range(self._count))
+
+    @property
+    def _count(self) -> int:
+        """How many draws a micro-batch has."""
+        return len(self.batches[0])
+
+    def _mean(self, draws: Sequence[int]) -> Tensor:
+        """This process's losses, the mean over these draws."""
+        return sum(  # type: ignore[return-value]
+            share * torch.stack([self._values[i, draw] for draw in draws]).mean(0)
+            for i, share in enumerate(self.shares)
+        )
+
+    def _compute(self, i: int, draw: int) -> Tensor:
+        """The losses of one draw of a micro-batch, with the random numbers of the first time."""
+        with self._same_random_numbers((i, draw)):
+            losses = self.function(self.batches[i][draw])
+        graph = torch.is_grad_enabled()
+        vector, there = loss_vector(losses, self.names, graph=graph)
+        if not all(there):
+            raise BadValue(
+                "losses of accumulated micro-batches must be there for every objective, found None "
+                f"for {self.names[there.index(False)]!r}"
+            )
+        self._values[i, draw] = vector.detach().double()
+        return vector
+
+    def _each(self, draw: int) -> Iterator[tuple[float, Evidence]]:
+        """For each micro-batch its share and the evidence of this draw alone."""
+        for i, share in enumerate(self.shares):
+            own = Evidence([self._compute(i, draw)], self.params, self.names)
+            self._rounding = max(self._rounding, own.graphs[0].rounding)
+            self._has_others |= bool(own.others)
+            self._dtype = torch.promote_types(own.draws[0].dtype, torch.float32)
+            yield share, own
+
+    @contextmanager
+    def _same_random_numbers(self, place: tuple[int, int]) -> Iterator[None]:
+        """Those that were drawn here before, and after them as if nothing had been drawn again."""
+        device = self.params[0].device
+        if place not in self._random:
+            self._random[place] = _random_states(device)
+            yield
+            return
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.set_rng_state(self._random[place][0])
+            if device.type == "cuda":
+                torch.cuda.set_rng_state(self._random[place][1], device)
+            yield
+
+    def gramian(self, *, chunk: int | None = None, of: Sequence[Tensor] | None = None) -> Tensor:
+        """GᵀG of the mean gradients, which are held: M of them."""
+        if of is None:
+            return self._noted("gramian", gram(self._all_rows()))
+        leaves = trainable(checked(of))
+        if not all(tensor.is_leaf for tensor in leaves):
+            raise BadValue(
+                "accumulated micro-batches must share what is differentiated, found a "
+                "representation, which each has of its own"
+            )
+        return self._noted("gramian", gram(self._mean_rows(leaves)))
+
+    def jacobian(self) -> Tensor:
+        """Gᵀ: the mean over the micro-batches."""
+        rows = self._all_rows()
+        self.finite(rows.sum(1, dtype=torch.promote_types(rows.dtype, torch.float32)))
+        return rows
+
+    def _all_rows(self) -> Tensor:
+        """Gᵀ, kept for the scalar."""
+        self._rows = self._mean_rows(self.params)
+        return self._rows
+
+    def _mean_rows(self, of: Sequence[Tensor]) -> Tensor:
+        self.route, total = "rows", None
+        for share, own in self._each(0):
+            with no_autocast(), hooks.muted(self.params):
+                rows = all_rows(record(own.draws[0], of)) * share
+            total = rows if total is None else total.add_(rows)
+        assert total is not None
+        return total
+
+    def product(self, weights: Tensor, *, keep_gradient: bool = False) -> Tensor:
+        """G1ᵀ(G2 λ): first all of v = G2 λ, then each G1_iᵀ v."""
+        vector: list[Tensor] = []
+        for share, own in self._each(min(1, self._count - 1)):
+            with no_autocast(), hooks.muted(self.params):
+                parts = gradient(own.draws[0], self.params, weights * share, retain=False)
+            vector = [a.add_(b) for a, b in zip(vector, parts, strict=True)] if vector else parts
+        joined = reduce.mean_large(vector)
+        total = torch.zeros_like(weights)
+        for share, own in self._each(0):
+            with no_autocast():
+                local = directional(own.graphs[0], joined)
+            self.route, self.reason = local.route, local.reason
+            total = total + share * local.values.to(total)
+        return self._noted("product", reduce.mean_small(total))
+
+    def scalar(self, weights: Tensor, draws: slice = slice(None)) -> Tensor:
+        """The scalar worth λᵀF whose gradient is G λ, the mean over the micro-batches."""
+        used = range(self._count)[draws] or range(self._count)
+        if self._rows is not None and not self._has_others:
+            return self.scalar_along(weights, weights.to(self._rows) @ self._rows)
+        direction, others = self._gradients(weights, used)
+        return self._handed_on(weights, used, direction, others)
+
+    def scalar_along(self, weights: Tensor, direction: Tensor) -> Tensor:
+        """The scalar worth λᵀF whose gradient is ``direction``; the others' are computed."""
+        used = range(self._count)
+        others = self._gradients(weights, used)[1] if self._has_others else {}
+        return self._handed_on(weights, used, self._split(direction), others)
+
+    def _handed_on(
+        self,
+        weights: Tensor,
+        used: Sequence[int],
+        direction: Sequence[Tensor],
+        others: dict[int, tuple[Tensor, Tensor]],
+    ) -> Tensor:
+        """The scalar with these gradients on the parameters and on the others."""
+        _ = self.own_losses  # of all micro-batches and draws, from here on
+        value = weighted(self._mean(used).to(self._dtype), weights)
+        if self.delivery.rescales:
+            direction = self._rescaled(reduce.mean_large(direction), used)
+        leaves, gradients = zip(*others.values(), strict=True) if others else ((), ())
+        return attached(value, [*self.params, *leaves], [*direction, *gradients])
+
+    def _rescaled(self, direction: Sequence[Tensor], used: Sequence[int]) -> Sequence[Tensor]:
+        """The direction with the length that the delivery gives it."""
+        mean, rounding = None, 0.0
+        if self.delivery.length == "mean gradient":
+            uniform = torch.full((len(self.names),), 1 / len(self.names), dtype=torch.float64)
+            mean = norm(reduce.mean_large(self._gradients(uniform, used)[0]))
+            rounding = self._rounding
+        factor = self.delivery.factor(norm(direction), mean, rounding)
+        self.scale = factor.item()
+        return [part * factor.to(part) for part in direction]
+
+    def _gradients(
+        self, weights: Tensor, used: Sequence[int]
+    ) -> tuple[Sequence[Tensor], dict[int, tuple[Tensor, Tensor]]]:
+        """This process's G λ, and of every other leaf, by its ``id``, itself and its gradient."""
+        total: list[Tensor] = []
+        others: dict[int, tuple[Tensor, Tensor]] = {}
+        for draw in used:
+            for share, own in self._each(draw):
+                part = share / len(used)
+                with no_autocast(), hooks.muted([*self.params, *own.others]):
+                    on_heads = self._on_leaves(own, self._on_heads(weights) * part)
+                    parts = gradient(own.draws[0], self.params, weights * part, retain=False)
+                total = [a.add_(b) for a, b in zip(total, parts, strict=True)] if total else parts
+                for leaf, g in zip(own.others, on_heads, strict=True):
+                    others[id(leaf)] = leaf, others[id(leaf)][1] + g if id(leaf) in others else g
+        return total, others
+
+    def _on_leaves(self, own: Evidence, weights: Tensor) -> Sequence[Tensor]:
+        """The gradients of one micro-batch on what is not weighed."""
+        if not own.others:
+            return []
+        found: Sequence[Tensor] = torch.autograd.grad(
+            own.draws[0], own.others, weights.to(own.draws[0]), retain_graph=True
+        )
+        return found
+
+
+def _random_states(device: torch.device) -> list[Tensor]:
+    own = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
+    return [torch.get_rng_state(), *own]
