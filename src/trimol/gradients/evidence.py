@@ -101,9 +101,12 @@ class Evidence:
         there = [_reached(graph, self.names, own, presence) for graph, own in pairs]
         if presence is None:
             return
-        values = torch.stack([vector.detach() for vector in self.draws])
         asks = presence.keeps or presence.counts is not None or not all(map(all, there))
-        if not (asks or reduce.is_distributed() or (presence.due and (values == 0).any())):
+        alone = not asks and not reduce.is_distributed()
+        if alone and not presence.due:
+            return
+        values = torch.stack([vector.detach() for vector in self.draws])
+        if alone and not (values == 0).any():
             return  # the usual step: all objectives are there, on this one process
         presence.join(values, torch.tensor(there))
         if presence.due and not presence.keeps:
