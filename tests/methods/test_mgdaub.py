@@ -141,3 +141,33 @@ def test_wrong_representations_are_named(make, error, message):
     with pytest.raises(error, match=message):
         mgdaub(losses, representation=make(shared))
     assert int(mgdaub.step) == 0
+
+
+class Wrapped(torch.autograd.Function):
+    """All outputs of one node, as of torch.compile and of DistributedDataParallel's sink."""
+
+    @staticmethod
+    def forward(ctx, *tensors):
+        return tuple(tensor.clone() for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return grads
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_a_representation_that_came_out_beside_the_losses_is_refused(stacked):
+    """They do not depend on it: λ came out uniform, without a word."""
+    model = network()
+    losses, shared = Wrapped.apply(*model(*batch()))
+    mgdaub = trimol.MGDAUB(model.trunk.parameters(), 3)
+    given = torch.stack(list(losses)) if stacked else losses
+    with pytest.raises(ValueError, match=r"^objective 0 reaches none of the given tensors: its"):
+        mgdaub(given, representation=shared)
+    (own,) = Wrapped.apply(model.trunk(batch()[0]))  # losses computed from what came out
+    rows = torch.stack([head(own).square().mean() for head in model.heads])
+    mgdaub(rows, representation=own).backward()
+    jacobian = naive_jacobian(
+        torch.stack([head(own).square().mean() for head in model.heads]), [own]
+    )
+    torch.testing.assert_close(mgdaub.weights, min_norm(jacobian @ jacobian.T))

@@ -12,7 +12,7 @@ from itertools import combinations
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import Node
+from torch.autograd.graph import Node, get_gradient_edge
 
 from trimol._checks import Names, names
 from trimol._failures import BadValue
@@ -169,7 +169,7 @@ class Evidence:
         self.route, size = "rows", checked_chunk(chunk, graph)
         if of is not None:
             graph = record(graph.losses, trainable(checked(of)))
-            _check_reach(self.names, _unreached(graph), "tensors")
+            _check_reach(self.names, _unreached(graph, inside=True), "tensors")
         with graph.apart():
             if of is not None and not all(tensor.is_leaf for tensor in of):
                 return self._noted("gramian", own_gramian(graph))
@@ -472,12 +472,16 @@ def _reached(
     return [there and m not in unreached for m, there in enumerate(declared)]
 
 
-def _unreached(graph: Graph) -> list[int]:
-    """The objectives that are known not to depend on the parameters."""
-    own = starts(graph.losses)
-    if own is None:
-        return [] if graph.nodes[-1] in graph.active else list(range(len(graph.losses)))
-    return [m for m, e in enumerate(own) if e is None or e.node not in graph.active]
+def _unreached(graph: Graph, *, inside: bool = False) -> list[int]:
+    """The objectives that are known not to depend on the parameters, or on tensors inside."""
+    reached = _past_entrances(graph) if inside else graph.active
+    entrances, own = {*graph.entrances.values()}, starts(graph.losses)
+    missed = [
+        m
+        for m, e in enumerate(own or [get_gradient_edge(graph.losses)])
+        if e is None or (e.node not in reached and (e.node, e.output_nr) not in entrances)
+    ]
+    return list(range(len(graph.losses))) if own is None and missed else missed
 
 
 def _check_reach(called: Names, unreached: Sequence[int], given: str = "parameters") -> None:
@@ -487,3 +491,16 @@ def _check_reach(called: Names, unreached: Sequence[int], given: str = "paramete
             f"objective {called[unreached[0]]!r} reaches none of the given {given}: its loss does "
             "not depend on them (detached? computed by another model, or in another forward pass?)"
         )
+
+
+def _past_entrances(graph: Graph) -> set[Node]:
+    """The nodes that depend on tensors inside the graph: by these outputs, not by others beside.
+
+    All that comes out of ``torch.compile`` or a sink is made by one node: losses and, beside
+    them, a representation that they do not depend on.
+    """
+    entrances, reached = {*graph.entrances.values()}, set[Node]()
+    for node in graph.nodes:
+        if any(edge in entrances or edge[0] in reached for edge in graph.edges[node]):
+            reached.add(node)
+    return reached

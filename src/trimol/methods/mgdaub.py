@@ -27,6 +27,10 @@ class MGDAUB(Method):
     heads see of it. Up to the factor :math:`\|\partial Z / \partial x\|^2` this bounds MGDA's
     objective from above. Name it in the call: ``mgdaub(losses, representation=h)``. Where every
     task has inputs of its own, name all their representations: ``representation=[h1, h2, h3]``.
+    The losses must be computed from that very tensor. What comes out of a module *beside* its
+    losses is another one where ``torch.compile`` wraps the module, or ``DistributedDataParallel``
+    with unused parameters or a static graph. It is refused: let the module give Z, and compute the
+    losses outside.
 
     One backward per objective, but through the heads only; then one through the trunk. Without a
     representation there is nothing to bound: the gradients are those of the parameters and the
