@@ -10,6 +10,8 @@ from problems import batch, flat_gradient, network
 from table import TABLE
 from torch import nn
 from torch.multiprocessing.spawn import spawn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import trimol
@@ -194,6 +196,23 @@ def test_evaluation():
 
 
 class TestErrors:
+    def test_wrappers_that_count_backwards(self, tmp_path):
+        """A static graph's one all-reduce would be missed, and shards be taken for unreached."""
+        dist.init_process_group("gloo", init_method=f"file://{tmp_path}/m", rank=0, world_size=1)
+        try:
+            for options in ({"static_graph": True}, {"find_unused_parameters": True}):
+                net = network()
+                model = DistributedDataParallel(net, **options)
+                method = trimol.MGDA(net.trunk.parameters(), 3)
+                with pytest.raises(ValueError, match="plain DistributedDataParallel, found static"):
+                    method.accumulate(lambda part, m=model: m(*part)[0], whole(0, 1)[1])
+            net = fully_shard(network(), mesh=init_device_mesh("cpu", (1,)))
+            method = trimol.MGDA(net.parameters(), 3)
+            with pytest.raises(ValueError, match="whole parameters, found those of fully_shard"):
+                method.accumulate(net.losses, whole(0, 1)[1])
+        finally:
+            dist.destroy_process_group()
+
     def test_what_is_no_micro_batch(self):
         x = torch.ones(2, requires_grad=True)
         modo = trimol.MoDo([x], 2)

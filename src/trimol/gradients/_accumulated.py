@@ -29,6 +29,7 @@ from trimol.gradients._params import checked, trainable
 from trimol.gradients._product import directional
 from trimol.gradients._rows import all_rows, gram
 from trimol.gradients._scalar import attached, weighted
+from trimol.gradients._sharded import is_dtensor
 from trimol.gradients.evidence import Evidence
 from trimol.gradients.losses import Losses, loss_vector
 
@@ -54,7 +55,10 @@ class Accumulated(Evidence):
         called: Names,
         delivery: Delivery,
     ) -> None:
-        self.params, self.names, self.delivery = trainable(params), called, delivery
+        self.given = self.params = trainable(params)
+        if any(map(is_dtensor, self.params)):
+            raise BadValue("accumulate must have whole parameters, found those of fully_shard")
+        self.names, self.delivery = called, delivery
         self.function, self.batches, self.shares = losses, batches, shares
         self.scale, self.route, self.reason = 1.0, "", ""
         self.findings, self.representation, self.presence = {}, None, None
@@ -109,6 +113,11 @@ class Accumulated(Evidence):
         """For each micro-batch its share and the evidence of this draw alone."""
         for i, share in enumerate(self.shares):
             own = Evidence([self._compute(i, draw)], self.params, self.names)
+            if own.sinks:
+                raise BadValue(
+                    "accumulate must have a plain DistributedDataParallel, found static_graph or "
+                    "find_unused_parameters"
+                )
             self._rounding = max(self._rounding, own.graphs[0].rounding)
             self._has_others |= bool(own.others)
             self._dtype = torch.promote_types(own.draws[0].dtype, torch.float32)

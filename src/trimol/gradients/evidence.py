@@ -80,7 +80,7 @@ class Evidence:
         self.given = trainable(params)
         self.delivery, self.scale = delivery, 1.0
         self.representation = representation
-        self.names: Names = names(objectives) if isinstance(objectives, int) else objectives
+        self.names = _called(objectives)
         vectors, there = loss_vectors(draws, self.names)
         self.draws = [_connected(vector, self.given) for vector in vectors]
         _check_distinct(self.draws)
@@ -402,22 +402,28 @@ class Evidence:
         return total if self.shards is None else self.shards.joined(self.others, total)
 
 
-def observed(losses: Losses, called: Names, counts: Counts | None = None) -> Tensor:
+def observed(losses: Losses, objectives: int | Names, counts: Counts | None = None) -> Tensor:
     """The values of losses that need no graph: in float64, of all processes.
 
     Args:
         losses: M losses, possibly computed under ``torch.no_grad()``.
-        called: The objectives' names.
+        objectives: The number M of objectives that there must be, or their names.
         counts: How many samples of each objective they are means over, on this process.
 
     Returns:
         F; NaN for an objective that is absent.
     """
+    called = _called(objectives)
     vector, there = loss_vector(losses, called, graph=False)
     samples = None if counts is None else checked_counts(counts, called, 1)
     presence = Presence(called, 1, samples, keep=False, due=False)
     presence.join(vector.detach()[None], torch.tensor([there]))
     return presence.losses.to(vector.device)
+
+
+def _called(objectives: int | Names) -> Names:
+    """The names of the objectives, where no more than their number may be known."""
+    return names(objectives) if isinstance(objectives, int) else objectives
 
 
 def _check_distinct(draws: Sequence[Tensor]) -> None:
