@@ -9,9 +9,9 @@ import torch.distributed as dist
 from problems import batch, flat_gradient, network
 from table import TABLE
 from torch import nn
-from torch.multiprocessing.spawn import spawn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 import trimol
