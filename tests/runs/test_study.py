@@ -64,6 +64,16 @@ def test_numbers_that_json_has_not_become_null(study, tmp_path):
     assert results.load(tmp_path).rows[0]["mean"] is None
 
 
+def test_a_negative_spread_is_nothing_that_was_saved(study, tmp_path):
+    file = results.save(study, tmp_path).folder / "study.json"
+    content = json.loads(file.read_text())
+    del content["digest"]
+    content["rows"][0]["std"] = -1
+    file.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"rows\[0\]: std must be at least 0, found -1"):
+        results.load(tmp_path)
+
+
 def test_find_goes_below_and_sorts(study, tmp_path):
     for name in ("b", "a/deep"):
         results.save(Study(name, name, rows=[]), tmp_path / name)

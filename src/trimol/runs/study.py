@@ -257,6 +257,8 @@ def _check_row(place: str, own: Any) -> None:
         text = name == "paper" and isinstance(value, str)
         if name in _NUMBERS and not (value is None or text or is_number(value)):
             raise BadValue(f"{place}: {name} must be a number or null")
+        if name in _SIZES and isinstance(value, int | float) and value < 0:
+            raise BadValue(f"{place}: {name} must be at least 0, found {value}")
         if not is_fact(value):
             raise BadValue(f"{place}: {name} must be text, numbers, or a list of them")
 
@@ -285,7 +287,8 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "rows": (_is_list, "a list of rows"),
     "environment": (_are_facts, "values by name"),
 }
-_NUMBERS = ("mean", "std", "n", "paper", "paper_std", "ci")
+_SIZES = ("std", "n", "paper_std", "ci")
+_NUMBERS = ("mean", "paper", *_SIZES)
 
 
 def _plain(own: Row) -> Row:
