@@ -238,9 +238,16 @@ def test_a_stopped_simulation_goes_on_bit_for_bit(tmp_path, monkeypatch, kind):
         simulate(task, arms, kept=kept, **options)
     monkeypatch.setattr(simulation.Blocks, "batch", draw)
     assert kept.is_file()
+    content = bytearray(kept.read_bytes())
     resumed = simulate(task, arms, kept=kept, **options)
     assert torch.equal(resumed.x, whole.x)
     assert torch.equal(resumed.weights, whole.weights)
+    content[len(content) // 2] ^= 1  # damaged: the one before it is as good
+    kept.write_bytes(content)
+    with pytest.warns(RuntimeWarning, match=r"state\.pt is damaged: .* before it, of step \d0$"):
+        again = simulate(task, arms, kept=kept, **options)
+    assert torch.equal(again.x, whole.x)
+    assert torch.equal(again.weights, whole.weights)
 
 
 # --- batches that grow ----------------------------------------------------------------------------

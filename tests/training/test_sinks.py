@@ -105,6 +105,25 @@ def test_resuming_replaces_what_is_measured_anew(tmp_path: Path) -> None:
     assert table["E_ca"].to_list() == [None, 1.0, None]
 
 
+def test_a_damaged_file_is_not_continued(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.parquet"
+    Parquet(path)(record(2))
+    content = path.read_bytes()
+    for place in range(0, len(content), 7):  # in the numbers, the names, the footer
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        path.write_bytes(damaged)
+        if b"trimol-sha256:" in damaged:  # without the mark it is a file of somebody else's
+            with pytest.raises(ValueError, match=r"^path must be a parquet .*damaged$"):
+                Parquet(path, resume=True)
+    for other in (b"", b"PAR1PAR1", content[:-9]):
+        path.write_bytes(other)
+        with pytest.raises(ValueError, match=r"found .*metrics\.parquet damaged"):
+            Parquet(path, resume=True)
+    polars.DataFrame({"step": [1]}).write_parquet(path)  # an older version's, which has no digest
+    assert Parquet(path, resume=True).rows == [{"step": 1}]
+
+
 def test_resuming_without_a_file_starts_one(tmp_path: Path) -> None:
     Parquet(tmp_path / "new.parquet", resume=True)(record(1))
     assert (tmp_path / "new.parquet").exists()

@@ -85,7 +85,8 @@ def simulate(
         decay: How α falls with t.
         watch: Called with (steps done, T) now and then.
         kept: A file for the state every so many steps. One that exists is gone on from, bit for
-            bit; it must be of the same call.
+            bit; it must be of the same call. One that is damaged is not: the one before it is kept
+            beside it.
 
     Example:
         >>> from trimol.tasks.quadratic import Quadratic
@@ -104,14 +105,16 @@ def simulate(
     order = [i for kind in kinds for i in kind]
     program = _program(task, [[arms[i] for i in kind] for kind in kinds], data, start, seeds, decay)
     seen: list[tuple[Tensor, Tensor]] = []
-    if kept is not None and kept.exists():
-        state = files.read_tensors(kept)
-        seen = state["seen"]
-        program.load_state_dict(state["program"])
+    state = None if kept is None else files.newest(kept, lambda own: int(own["program"]["step"]))
+    if kept is not None and state is not None:
+        with files.understanding(kept):
+            seen = state["seen"]
+            program.load_state_dict(state["program"])
     for stop in _stops(program.step, steps):
         program.train(stop - program.step, watch=_see(seen, set(wanted)))
         if kept is not None and stop % KEPT == 0 and stop < steps:
-            files.write_tensors(kept, {"seen": seen, "program": program.state_dict()})
+            content = {"seen": seen, "program": program.state_dict()}
+            files.write_tensors(kept, content, keep=files.earlier(kept))
         if watch is not None:
             watch(stop, steps)
     if wanted[-1] == steps:

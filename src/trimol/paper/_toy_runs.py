@@ -75,7 +75,7 @@ def toy(
     kept = folder / f"{part_name('toy', settings)}-state.pt"
     files.make_folder(folder)
     tables = part(folder, "toy", settings, lambda: _compute(task, data, seeds, steps, watch, kept))
-    kept.unlink(missing_ok=True)
+    files.drop(kept)
     return ToyTables(**tables, source=task.source)
 
 

@@ -1,12 +1,10 @@
 """Files that are whole or not there, checked before they are read, with blame for damaged ones.
 
-Each is written under another name, then renamed, and holds the digest of its own content: JSON as
-``digest``, parquet in its metadata, saved tensors in the comment of their zip archive. So a
-file and its digest cannot come apart, and other programs read the file as ever. A file without a
-digest (an older version's, somebody else's) is read unchecked, but for the zip's own checksums.
+Each is written under another name, then renamed, and holds the digest of its own content
+(:mod:`trimol._digests`). A file without one (an older version's, somebody else's) is read
+unchecked, but for the zip's own checksums.
 """
 
-import hashlib
 import io
 import json
 import pickle
@@ -20,6 +18,7 @@ from typing import Any
 import polars
 import torch
 
+from trimol import _digests as digests
 from trimol._failures import RunError
 from trimol._files import replace
 
@@ -31,10 +30,6 @@ _MISFITS = (
     *(LookupError, TypeError, AttributeError, ValueError, RuntimeError, OverflowError),
     polars.exceptions.PolarsError,
 )
-DIGEST = "digest"  # the key, in JSON and in the metadata of parquet
-_MARK = b"trimol-sha256:"
-_BLANK = b"0" * 64  # what a digest is taken with in its place
-_END = 2**16  # bytes at the end of a content that have it
 _PARQUET = b"PAR1"  # at both ends
 
 
@@ -62,26 +57,25 @@ def write(path: Path, content: bytes | memoryview, *, keep: Path | None = None) 
 
 def write_json(path: Path, content: dict[str, Any]) -> str:
     """Write a JSON file, whole; its digest."""
-    marked = {**content, DIGEST: (_MARK + _BLANK).decode()}
+    marked = {**content, digests.KEY: digests.PLACE.decode()}
     text = json.dumps(marked, indent=1) + "\n"
-    return _write_with_digest(path, io.BytesIO(text.encode()))
+    return _write_sealed(path, io.BytesIO(text.encode()))
 
 
 def write_tensors(path: Path, content: Any, *, keep: Path | None = None) -> str:
     """Write tensors and what holds them, such that ``weights_only=True`` reads them; the digest."""
     buffer = io.BytesIO()
     torch.save(content, buffer)
-    comment = _MARK + _BLANK
     buffer.seek(-2, io.SEEK_END)  # an archive ends with the length of its comment, and the comment
-    buffer.write(len(comment).to_bytes(2, "little") + comment)
-    return _write_with_digest(path, buffer, keep=keep)
+    buffer.write(len(digests.PLACE).to_bytes(2, "little") + digests.PLACE)
+    return _write_sealed(path, buffer, keep=keep)
 
 
 def write_table(path: Path, table: polars.DataFrame) -> str:
     """Write a parquet file, whole; its digest."""
     buffer = io.BytesIO()
-    table.write_parquet(buffer, metadata={DIGEST: (_MARK + _BLANK).decode()})
-    return _write_with_digest(path, buffer)
+    table.write_parquet(buffer, metadata={digests.KEY: digests.PLACE.decode()})
+    return _write_sealed(path, buffer)
 
 
 def read_json(path: Path, *, digest: str | None = None) -> Any:
@@ -90,8 +84,8 @@ def read_json(path: Path, *, digest: str | None = None) -> Any:
         found = json.loads(check(path, digest=digest))
     except (ValueError, RecursionError) as error:
         raise _unreadable(path, "JSON") from error
-    if isinstance(found, dict) and str(found.get(DIGEST)).startswith(_MARK.decode()):
-        del found[DIGEST]
+    if isinstance(found, dict) and str(found.get(digests.KEY)).startswith(digests.MARK.decode()):
+        del found[digests.KEY]
     return found
 
 
@@ -99,7 +93,8 @@ def read_tensors(path: Path, *, digest: str | None = None) -> Any:
     """Read tensors, or say which file is damaged; with a digest, it must be that very file."""
     content = check(path, digest=digest)
     try:
-        if content.rfind(_MARK) < 0 and zipfile.ZipFile(io.BytesIO(content)).testzip() is not None:
+        marked = digests.written(content) is not None
+        if not marked and zipfile.ZipFile(io.BytesIO(content)).testzip() is not None:
             raise _unreadable(path, "saved tensors")  # torch does not look at the checksums
         return torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
     except _UNREADABLE as error:
@@ -138,12 +133,11 @@ def check(path: Path, *, digest: str | None = None) -> bytes:
         raise kind(f"cannot read {path}: {error.strerror}") from error
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
-    place = content.rfind(_MARK)
-    written = content[place + len(_MARK) :][: len(_BLANK)].decode("latin1") if place >= 0 else None
-    if written is not None and written != _digest(content, place + len(_MARK)):
-        by_hand = f' (if you edited it, delete its "{DIGEST}")' if path.suffix == ".json" else ""
+    if not digests.intact(content):
+        json_key = f' (if you edited it, delete its "{digests.KEY}")'
+        by_hand = json_key if path.suffix == ".json" else ""
         raise Damaged(f"{path} is damaged: its content is not what its digest says{by_hand}")
-    if digest is not None and written != digest:
+    if digest is not None and digests.written(content) != digest:
         raise Damaged(f"{path} is another file than the one that was written here")
     return content
 
@@ -232,24 +226,11 @@ def _changing(path: Path) -> Iterator[None]:
         raise StoreError(f"cannot write {path}: {error.strerror}") from error
 
 
-def _write_with_digest(path: Path, buffer: io.BytesIO, *, keep: Path | None = None) -> str:
-    """Put the digest in the place that the content has for it, near its end, and write it."""
-    content = buffer.getbuffer()  # no copy: a checkpoint may be large
-    end = bytes(content[-_END:])
-    place = len(content) - len(end) + end.rindex(_MARK) + len(_MARK)
-    digest = _digest(content, place)
-    content[place : place + len(_BLANK)] = digest.encode()
-    write(path, content, keep=keep)
+def _write_sealed(path: Path, buffer: io.BytesIO, *, keep: Path | None = None) -> str:
+    """Put the digest in the place that the content has for it, and write it."""
+    digest = digests.seal(buffer)
+    write(path, buffer.getbuffer(), keep=keep)
     return digest
-
-
-def _digest(content: bytes | memoryview, place: int) -> str:
-    """The digest of a content, whatever digest it has at this place."""
-    view = memoryview(content)
-    found = hashlib.sha256(view[:place])
-    found.update(_BLANK)
-    found.update(view[place + len(_BLANK) :])
-    return found.hexdigest()
 
 
 def _unreadable(path: Path, kind: str) -> Damaged:

@@ -5,11 +5,13 @@ other tools are in `trimol.integrations`.
 """
 
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import TextIO
 
+from trimol import _digests as digests
 from trimol._extras import require
 from trimol._failures import BadValue
 from trimol._files import replace
@@ -49,7 +51,8 @@ class Parquet:
     """All records so far in a parquet file, one row each: whole at any moment, or not there.
 
     Each record rewrites the file, under another name that is then renamed: a crash leaves the old
-    file or the new one. Needs polars (the ``studies`` extra).
+    file or the new one. It holds a digest of its content, in its metadata, which is checked before
+    it is continued. Needs polars (the ``studies`` extra).
 
     Args:
         path: The file.
@@ -75,7 +78,7 @@ class Parquet:
             raise FileExistsError(
                 f"{self.path} exists: pass resume=True to continue it, or another path"
             )
-        rows = self._polars.read_parquet(self.path).to_dicts() if self.path.exists() else []
+        rows = self._read() if self.path.exists() else []
         # A key that a record has not is a null in its row.
         self.rows: list[Record] = [
             {key: value for key, value in row.items() if value is not None} for row in rows
@@ -89,9 +92,21 @@ class Parquet:
             self._resumed = False
         rows = [*self.rows, dict(record)]
         buffer = BytesIO()
-        self._polars.from_dicts(rows, infer_schema_length=None).write_parquet(buffer)
+        table = self._polars.from_dicts(rows, infer_schema_length=None)
+        table.write_parquet(buffer, metadata={digests.KEY: digests.PLACE.decode()})
+        digests.seal(buffer)
         replace(self.path, buffer.getvalue())
         self.rows = rows  # what is in the file: a write that failed adds nothing
+
+    def _read(self) -> list[Record]:
+        """The rows of the file that is there, checked first: polars ends the process on some."""
+        content, errors = self.path.read_bytes(), self._polars.exceptions
+        whole = content[:4] == content[-4:] == b"PAR1" and digests.intact(content)
+        if whole:
+            with suppress(errors.PolarsError, errors.PanicException, OSError):
+                rows: list[Record] = self._polars.read_parquet(BytesIO(content)).to_dicts()
+                return rows
+        raise BadValue(f"path must be a parquet file as it was written, found {self.path} damaged")
 
 
 def line(record: Record) -> str:
