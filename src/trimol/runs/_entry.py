@@ -27,23 +27,43 @@ def enter(config: RunConfig, path: Path, resume: bool, stack: ExitStack) -> bool
     stack.enter_context(_without_debris(path, made))
     if finished(config, path):  # by another process, just now
         return True
-    same = not (path / store.CONFIG).exists() or store.read_config(path).key == config.key
-    if gives_way(path) and not (resume and same):
+    if gives_way(path) and not (resume and _holds(config, path)):
         for name in store.OWN:
             (path / name).unlink(missing_ok=True)
-    flaw = _flaw(config, path)
+    damaged = _damaged_config(path)
+    flaw = damaged or _flaw(config, path)
     if (path / store.CONFIG).exists() and not resume:
         if flaw is not None:
             raise StoreError(f"{flaw}: resume the run (--resume), which makes it again")
         failed = states.unfinished(path)
         how = f"this run, which {failed}" if failed.name == "failed" else "this run unfinished"
         raise StoreError(f"{path} holds {how}: resume it (--resume), or choose another folder")
+    states.unfinished(path, aloud=True)
+    # A checkpoint says whose the folder is, too.
+    newest(path / store.CHECKPOINT, lambda kept: _step_of(config, path, kept))
     if flaw is not None:
         say(f"{flaw}: the run is made again from its last checkpoint, or from its start")
-        (path / store.SUMMARY).unlink()
-    states.unfinished(path, aloud=True)
-    newest(path / store.CHECKPOINT, lambda kept: _step_of(config, path, kept))
+        (path / store.SUMMARY).unlink(missing_ok=True)
+    if damaged is not None:
+        (path / store.CONFIG).unlink()
     return False
+
+
+def _damaged_config(path: Path) -> str | None:
+    """What is wrong with the configuration in a folder, if it is not as it was written."""
+    try:
+        if (path / store.CONFIG).exists():
+            store.read_config(path)
+    except Damaged as error:
+        return error.flaw
+    return None
+
+
+def _holds(config: RunConfig, path: Path) -> bool:
+    """Whether a folder is this run's, as far as its configuration can be read."""
+    if not (path / store.CONFIG).exists() or _damaged_config(path) is not None:
+        return True
+    return store.read_config(path).key == config.key
 
 
 @contextmanager
@@ -73,8 +93,7 @@ def gives_way(path: Path) -> bool:
 
 def failed_before(config: RunConfig, path: Path) -> states.RunState | None:
     """How this very run failed, if it did."""
-    there = path / store.CONFIG
-    if not there.exists() or store.read_config(path).key != config.key:
+    if not (path / store.CONFIG).exists() or not _holds(config, path):
         return None
     state = states.unfinished(path)
     return state if state.name == "failed" and not (path / store.SUMMARY).exists() else None
@@ -132,6 +151,8 @@ def finished(config: RunConfig, path: Path) -> StoredRun | None:
             return None
     except OSError as error:
         raise StoreError(f"cannot look into {path}: {error.strerror}") from error
+    if _damaged_config(path) is not None:  # `enter` says so
+        return None
     there = store.read_config(path)
     if there.key != config.key and gives_way(path):
         return None
