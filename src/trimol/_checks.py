@@ -142,6 +142,19 @@ def vector(name: str, value: "Tensor | Sequence[float]", objectives: Objectives)
     return tensor
 
 
+def above_zero(name: str, values: "Tensor") -> "Tensor":
+    """Values that are all above 0.
+
+    >>> import torch
+    >>> above_zero("prefer", torch.tensor([0.5, 0.0]))
+    Traceback (most recent call last):
+    trimol._failures.BadValue: prefer must be above 0, found [0.5, 0.0]
+    """
+    if not (values > 0).all():
+        raise BadValue(f"{name} must be above 0, found {values.tolist()}")
+    return values
+
+
 def losses_at_least_zero(losses: "Tensor", why: str, called: Names) -> None:
     """Refuse a negative loss, (…, M), and name it; NaN is for others to find.
 

@@ -183,6 +183,11 @@ def test_data_that_will_not_do(made: str, said: str, capsys: pytest.CaptureFixtu
         ('= "line"', '= "line"; settings = {"modo": {"lr": 1}}', "settings must be a trimol.tasks"),
         ('= "line"', '= "line"; settings = 3', "settings must be a trimol.tasks.Settings by met"),
         ('= "line"', '= "line"; settings = {"modo": Settings(lr=-1)}', "lr must be a finite num"),
+        (
+            '= "line"',
+            '= "line"; settings = {"modo": Settings(lr=1, method={"gama": 1})}',
+            "line.py:Line: settings: modo has no hyper-parameter 'gama': it has gamma, rho",
+        ),
         ('= "line"', '= "line"; at_once = 0', "at_once must be a whole number of at least 1"),
         ("def losses(self, model, batch)", "def losses(self, model)", "losses() of Line cannot be"),
         ("def model(self)", "def model()", "model() of Line cannot be called"),

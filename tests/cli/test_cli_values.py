@@ -70,7 +70,7 @@ def test_flags_of_others_are_found_wherever_they_stand() -> None:
     arguments = ["--gamma", "-0.5", "digits", "--zero-start", "--batch_size", "3", "--rho=1", "--z"]
     own, others = split_flags(arguments, Options)
     assert own == ["digits", "--batch_size", "3"]
-    assert others == {"gamma": "-0.5", "zero_start": None, "rho": "1", "z": None}
+    assert others == {"gamma": "-0.5", "zero-start": None, "rho": "1", "z": None}
     assert parse(Options, own, "do") == Options("digits", 3)
 
 
@@ -138,6 +138,8 @@ def test_options_of_tasks_are_of_their_types(task: str, text: str, value: object
     [
         ("modo", {"gama": "1"}, "unknown flag --gama: the hyper-parameters of modo are --gamma, "),
         ("modo", {"max_nrm": "1"}, "--every, --length, --max-norm, --heads"),
+        ("modo", {"max-nrm": "1"}, "unknown flag --max-nrm: the hyper-parameters of modo are --g"),
+        ("modo", {"max_nrm": "1"}, "unknown flag --max_nrm: the hyper-parameters of modo are --g"),
         ("modo", {"gamma": "x"}, "--gamma must be a finite number, found 'x'"),
         ("modo", {"gamma": "none"}, "--gamma must be a finite number, found 'none'"),
         ("modo", {"every": "1.5"}, "--every must be a whole number of at least 0, found '1.5'"),
@@ -158,6 +160,7 @@ def test_bad_hyperparameters_are_one_line(
 
 def test_hidden_hyperparameters_have_a_longer_name() -> None:
     assert hyperparameters.read("gradnorm", {"method.lr": "0.5"}) == {"lr": 0.5}
+    assert hyperparameters.read("modo", {"max-norm": "0.5"}) == {"max_norm": 0.5}
     assert hyperparameters.read("moco", {"gamma": "none", "zero_start": None}) == {
         "gamma": None,
         "zero_start": True,

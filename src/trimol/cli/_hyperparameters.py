@@ -40,7 +40,7 @@ def read(
     known = of(method)
     values = {}
     for flag, text in flags.items():
-        name = flag.removeprefix(PREFIX)
+        name = flag.removeprefix(PREFIX).replace("-", "_")
         if name not in known:
             if by != "--":
                 raise UsageError(f"{by}{flag} is unknown: {method} has {', '.join(known)}")

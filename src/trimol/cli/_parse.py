@@ -63,7 +63,7 @@ def _check_flags(options: type[Any], arguments: Sequence[str], command: str) -> 
 def split_flags(
     arguments: Sequence[str], options: type[Any]
 ) -> tuple[list[str], dict[str, str | None]]:
-    """A command's own arguments, and the other flags with their values, None where there is none.
+    """A command's own arguments, and the other flags, as typed, with their values or None.
 
     >>> from dataclasses import make_dataclass
     >>> split_flags(["--gamma", "-1", "digits", "--steps=5"], make_dataclass("O", ["steps"]))
@@ -79,10 +79,10 @@ def split_flags(
         if not argument.startswith("--") or _flag(name) in own:
             left.append(argument)
         elif equals:
-            others[name.replace("-", "_")] = value
+            others[name] = value
         else:
             has_value = bool(waiting) and not waiting[0].startswith("--")
-            others[name.replace("-", "_")] = waiting.pop(0) if has_value else None
+            others[name] = waiting.pop(0) if has_value else None
     return left, others
 
 

@@ -55,6 +55,6 @@ def _show(method: dict[str, Any]) -> None:
     print(f"Independent mini-batches a step: {method['draws']}")
     print("Hyper-parameters, with their defaults:")
     for name, default in method["hyperparameters"].items():
-        print(f"  --{name.replace('_', '-'):<14} {default}")
+        print(f"  --{name.replace('_', '-'):<14} {'none' if default is None else default}")
     print()
     citation(method["method"])

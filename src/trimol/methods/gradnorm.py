@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from trimol import _checks as checks
-from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.methods.base import Method, Needs, Objectives, State, StepOptions
 
@@ -107,7 +106,8 @@ class GradNorm(Method):
         self.simultaneous = simultaneous
         first = torch.zeros_like(self.weights)  # zeros: not yet known
         if initial is not None:
-            first = _positive("initial", checks.vector("initial", initial, objectives)).to(first)
+            given = checks.vector("initial", initial, objectives)
+            first = checks.above_zero("initial", given).to(first)
         self.carry(initial=first)
 
     def weigh(self, evidence: Evidence) -> State:
@@ -117,16 +117,10 @@ class GradNorm(Method):
         losses = evidence.values().to(self.weights)
         checks.losses_at_least_zero(losses, "since GradNorm compares their ratios", self.names)
         known = self.initial.any(-1, keepdim=True)
-        initial = _positive("the first losses", torch.where(known, self.initial, losses))
+        initial = checks.above_zero("the first losses", torch.where(known, self.initial, losses))
         moved = gradnorm_step(self.weights, norms, losses / initial, self.alpha, self.lr)
         return {"weights": moved, "initial": initial}
 
     def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
         """x moves with w_t as published, or with w_{t+1}."""
         return evidence.scalar(before if self.simultaneous else after)
-
-
-def _positive(name: str, losses: Tensor) -> Tensor:
-    if not (losses > 0).all():
-        raise BadValue(f"{name} must be above 0, found {losses.tolist()}")
-    return losses

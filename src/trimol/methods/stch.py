@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from trimol import _checks as checks
-from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.methods.base import Method, Needs, Objectives, Options
 
@@ -75,9 +74,8 @@ class STCH(Method):
         super().__init__(params, objectives, **options)
         self.mu = checks.positive("mu", mu)
         ones, zeros = [1.0] * self.objectives, [0.0] * self.objectives
-        self.prefer = checks.vector("prefer", ones if prefer is None else prefer, objectives)
-        if not (self.prefer > 0).all():
-            raise BadValue(f"prefer must be above 0, found {self.prefer.tolist()}")
+        given = checks.vector("prefer", ones if prefer is None else prefer, objectives)
+        self.prefer = checks.above_zero("prefer", given)
         self.ideal = checks.vector("ideal", zeros if ideal is None else ideal, objectives)
 
     def weigh(self, evidence: Evidence) -> Tensor:

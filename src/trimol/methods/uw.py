@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from trimol import _checks as checks
-from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.methods.base import Method, Needs, Objectives, StepOptions
 
@@ -86,8 +85,7 @@ class UW(Method):
         start = [0.5] * checks.number(objectives) if weights is None else weights
         super().__init__(params, objectives, weights=start, **options)
         self.lr = checks.nonnegative("lr", lr)
-        if not self.weights.all():
-            raise BadValue(f"weights must be above 0, found {self.weights.tolist()}")
+        checks.above_zero("weights", self.weights)
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """½ exp(−s) after the gradient step on s."""

@@ -168,8 +168,10 @@ def configure(
     chosen = {**settings.method, **(hyperparameters or {})}
     for name in chosen:
         if name not in known:
+            where = "" if name in (hyperparameters or {}) else f"{task}: settings: "
             raise BadValue(
-                f"{method} has no hyper-parameter {name!r}: it has {', '.join(known) or 'none'}"
+                f"{where}{method} has no hyper-parameter {name!r}: it has "
+                f"{', '.join(known) or 'none'}"
             )
     file = file_of(task)
     return checked(
