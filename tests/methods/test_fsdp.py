@@ -22,6 +22,7 @@ from torch.utils.checkpoint import checkpoint
 
 import trimol
 from trimol._failures import BadValue
+from trimol.gradients import gramian, jacobian, product
 from trimol.testing import Row, Step
 
 pytestmark = pytest.mark.skipif(
@@ -168,6 +169,33 @@ def summed(name: str, rank: int | None, world: int) -> Trained:
     out, _ = net(x if rank is None else x.chunk(world)[rank])
     method((out - 1).square().mean(0) * torch.arange(1, M + 1)).backward()
     return {"grads": [whole(p.grad) * (world if rank is None else 1) for p in net.parameters()]}
+
+
+def public(name: str, rank: int | None, world: int) -> Trained:
+    """What :mod:`trimol.gradients` gives for sharded parameters; a part of them no loss reaches."""
+    torch.manual_seed(0)
+    net = Net().double()
+    net.spare = nn.Linear(6, 2).double()
+    if rank is not None:
+        sharded(net, "")
+    params = list(net.parameters())
+    weights = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    x = torch.randn(2, 8, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    own = x if rank is None else x.chunk(world, 1)[rank]
+    first, second = ((net(part)[0] - 1).square().mean(0) for part in own)
+    found = {
+        route: product(first, second, weights, params, route=route)  # type: ignore[arg-type]
+        for route in ("tangents", "double-vjp", "backwards")
+    }
+    found |= {f"gramian {chunk}": gramian(first, params, chunk=chunk) for chunk in (None, 2)}
+    found |= {f"jacobian {chunk}": jacobian(first, params, chunk=chunk) for chunk in (None, 2)}
+    ROWS[name].new(params, M)(first).backward()
+    reached = [i for i, p in enumerate(params) if p.grad is not None]
+    return {
+        **found,
+        "reached": torch.tensor(reached),
+        "grads": [whole(params[i].grad) for i in reached],
+    }
 
 
 # -- what is refused -------------------------------------------------------------------------------
@@ -322,7 +350,7 @@ CASES = [
     *[(name, setting) for name in ("static", "modo", "mgda") for setting in SETTINGS],
 ]
 FOUR = [(name, setting) for name in ("modo", "mgda") for setting in ("trunk", "copies")]
-OTHER = [(work, name) for work in (accumulated, summed) for name in ("static", "mgda")]
+OTHER = [(work, name) for work in (accumulated, summed, public) for name in ("static", "mgda")]
 SAVED = ("modo", "moco")
 
 
@@ -380,7 +408,7 @@ def test_four_processes_equal_one(found: Any, case: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize(("way", "name"), OTHER)
-def test_accumulation_and_sums_are_fsdps_own(found: Any, way: Any, name: str) -> None:
+def test_accumulation_sums_and_evidence_alone(found: Any, way: Any, name: str) -> None:
     ranks = [rank[f"{way.__name__} {name}"] for rank in found[2]]
     assert_as_one(ranks, way(name, None, 2))
 

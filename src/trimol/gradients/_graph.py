@@ -1,7 +1,7 @@
 """Walking the autograd graph that the forward pass recorded. It is read, never changed."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,15 +48,17 @@ class Graph:
     sinks: list[Node]
     shards: Shards | None
 
-    @contextmanager
-    def apart(self) -> Iterator[None]:
+    def apart(self) -> AbstractContextManager[None]:
         """Within, backwards are ours alone: no wrapper of the model takes part in them."""
-        with muted(self.sinks):
-            if self.shards is None:
-                yield
-            else:
-                with self.shards.held([*self.params, *self.others]):
-                    yield
+        return self._apart() if self.sinks or self.shards is not None else nullcontext()
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(muted(self.sinks))
+            if self.shards is not None:
+                stack.enter_context(self.shards.held([*self.params, *self.others]))
+            yield
 
     def joined(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
         """Gradients of the parameters: their means over the processes, in the types of the given.

@@ -81,15 +81,22 @@ def passed(sinks: Iterable[Any]) -> None:
         type(sink)._forward_cls.backward(sink)
 
 
-def reached_shares(reached: Sequence[bool], sinks: Sequence[Any], device: torch.device) -> Tensor:
-    """What a known gradient of each parameter is multiplied by, so that its mean is that gradient.
+def shares_of_use(
+    used: Sequence[bool], sinks: Sequence[Any], device: torch.device, *, sharded: bool
+) -> list[float]:
+    """What a known gradient of each parameter is multiplied by where it is delivered; 0: nowhere.
 
-    A parameter that is not used gets none, as from any backward. Of several processes, each must
-    then know which may be unused: there, one that does not use it must not deliver a gradient, the
-    mean of all counts that as zero, and the others deliver so much more. Else all deliver all.
+    A parameter that is not used gets no gradient, as from any backward. Of several processes, each
+    delivers all, for the mean of all is that gradient then; but where parameters may be unused, one
+    that does not use it must not deliver it, the mean counts that as zero, and the others deliver
+    so much more. Of a sharded parameter every process delivers its part, if one of them uses it.
     """
-    may_be_unused = any(sink.ddp_weakref().find_unused_parameters for sink in sinks)
-    if reduce.is_distributed() and not may_be_unused:
-        return torch.ones(len(reached))
-    uses = torch.tensor(reached, dtype=torch.float32, device=device)
-    return torch.where(uses > 0, 1 / reduce.mean_small(uses), 0.0)
+    own = [float(each) for each in used]
+    if not reduce.is_distributed():
+        return own
+    if not sharded and not any(sink.ddp_weakref().find_unused_parameters for sink in sinks):
+        return [1.0] * len(own)
+    of_all: list[float] = reduce.mean_small(torch.tensor(own, device=device)).tolist()
+    if sharded:
+        return [float(share > 0) for share in of_all]
+    return [1 / share if here else 0.0 for share, here in zip(of_all, own, strict=True)]

@@ -324,7 +324,8 @@ class Evidence:
         known: list[tuple[Tensor, Tensor]] = []
         if direction:
             entered = [any(id(p) in graph.entrances for graph in self.graphs) for p in self.params]
-            shares = sinks.reached_shares(entered, self.sinks, self.params[0].device).tolist()
+            device, sharded = self.params[0].device, self.shards is not None
+            shares = sinks.shares_of_use(entered, self.sinks, device, sharded=sharded)
             parts = zip(self.params, direction, shares, strict=True)
             known += [
                 (p, part if share == 1 else part * share) for p, part, share in parts if share
