@@ -256,6 +256,30 @@ def penalised() -> None:
     step(method, net, sum(p.square().sum() for p in net.blocks.parameters()).full_tensor())
 
 
+def part_of_the_processes(*, tensor_parallel: bool = False, heads: bool = False) -> None:
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("data", "model"))
+    net = Net().double()
+    if tensor_parallel:
+        parallelize_module(net, mesh["model"], {"blocks.0": ColwiseParallel()})
+    method = trimol.Static(net.blocks[1].parameters(), M) if heads else None
+    fully_shard(net.heads if heads else net, mesh=mesh["data"])
+    step(method or trimol.Static(net.parameters(), M), net)
+
+
+REFUSED_OF_FOUR: dict[str, tuple[Callable[[], None], str]] = {
+    "half of the processes": (
+        part_of_the_processes,
+        "params must be sharded over all 4 processes, found one over 2 at place 0",
+    ),
+    "heads on half of the processes": (
+        lambda: part_of_the_processes(heads=True),
+        "parameters that losses reach must be sharded over all 4 processes, found one over 2 at",
+    ),
+    "two dimensions": (
+        lambda: part_of_the_processes(tensor_parallel=True),
+        "params must not be DTensors but those of fully_shard alone (no tensor parallelism), found",
+    ),
+}
 REFUSED: dict[str, tuple[Callable[[], None], str]] = {
     "tensor parallel": (
         tensor_parallel,
@@ -347,9 +371,10 @@ VARIANTS = ("mgda-chunk", "modo-simultaneous-length", "moco-length", "famo-lengt
 CASES = [
     *[(name, "trunk") for name in TABLE],
     *[(name, "all") for name in (*VARIANTS, "fairgrad-clipped")],
-    *[(name, setting) for name in ("static", "modo", "mgda") for setting in SETTINGS],
+    *[(name, setting) for name in ("modo", "mgda") for setting in SETTINGS],
+    ("static", "blocks"),
 ]
-FOUR = [(name, setting) for name in ("modo", "mgda") for setting in ("trunk", "copies")]
+FOUR = [("modo", "copies"), ("mgda", "trunk"), ("mgda", "copies")]
 OTHER = [(work, name) for work in (accumulated, summed, public) for name in ("static", "mgda")]
 SAVED = ("modo", "moco")
 
@@ -368,7 +393,8 @@ def work(rank: int, world: int, folder: str) -> None:
         found[case] = train(ROWS[case[0]], case[1], rank, world)
     if world == 2:
         found |= {f"{w.__name__} {name}": w(name, rank, world) for w, name in OTHER}
-        found |= {name: told(refuses) for name, (refuses, _) in REFUSED.items()}
+    refused = REFUSED if world == 2 else REFUSED_OF_FOUR
+    found |= {name: told(refuses) for name, (refuses, _) in refused.items()}
     for name in SAVED:
         steps = range(2) if world == 2 else range(2, 4)
         found[f"resumed {name}"] = resumed(name, rank, world, steps, Path(folder) / name)
@@ -419,8 +445,8 @@ def test_a_checkpoint_of_two_processes_goes_on_in_four(found: Any, name: str) ->
     assert_as_one([rank[f"resumed {name}"] for rank in found[4]], alone)
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", [*REFUSED, *REFUSED_OF_FOUR])
 def test_other_ways_to_spread_parameters_are_refused(found: Any, name: str) -> None:
-    for rank in found[2]:
-        assert rank[name].startswith(REFUSED[name][1])
+    for rank in found[2 if name in REFUSED else 4]:
+        assert rank[name].startswith((REFUSED | REFUSED_OF_FOUR)[name][1])
         assert "\n" not in rank[name]

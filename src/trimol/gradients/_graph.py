@@ -137,7 +137,7 @@ def record(losses: Tensor, given: Sequence[Tensor]) -> Graph:
     check(others, "parameters that losses reach", leaves=True)
     graph = Graph(losses, given, params, nodes, edges, entrances, active, others, sinks, shards)
     if shards is not None:
-        shards.check_fresh(given, graph.reached, others)
+        shards.check(given, graph.reached, others)
     return graph
 
 

@@ -72,9 +72,18 @@ class Shards:
         nothing = torch.zeros((), dtype=given.dtype, device=given.device)
         return nothing.expand(given.shape).requires_grad_(given.requires_grad)
 
-    def check_fresh(self, given: Sequence[Tensor], reached: set[int], others: list[Tensor]) -> None:
-        """Raise for a parameter that was given before ``fully_shard`` put another in its place."""
-        replacing = {leaf.shape for leaf in others if id(leaf) in self.gathered}
+    def check(self, given: Sequence[Tensor], reached: set[int], others: Sequence[Tensor]) -> None:
+        """Raise for a parameter that was given before ``fully_shard`` put another in its place.
+
+        Args:
+            given: The parameters.
+            reached: Those of them, by ``id``, that the losses depend on.
+            others: What else they depend on.
+        """
+        gathered = [(i, leaf) for i, leaf in enumerate(others) if id(leaf) in self.gathered]
+        for i, leaf in gathered:
+            _check_mesh(self.gathered[id(leaf)], "parameters that losses reach", i)
+        replacing = {leaf.shape for _, leaf in gathered}
         known = reached | self.given.keys()
         for i, p in enumerate(given):
             if p.requires_grad and id(p) not in known and p.shape in replacing:
@@ -176,12 +185,17 @@ def check(tensors: Iterable[Tensor], name: str = "params", *, leaves: bool = Fal
                 f"parallelism), found one placed {tensor.placements} "  # type: ignore[attr-defined]
                 f"at place {i}"
             )
-        size = param.mesh_info.mesh.size()
-        if size != reduce.processes():
-            raise BadValue(
-                f"{name} must be sharded over all {reduce.processes()} processes, found one over "
-                f"{size} at place {i}"
-            )
+        _check_mesh(param, name, i)
+
+
+def _check_mesh(param: Any, name: str, place: int) -> None:
+    """Evidence is joined over all processes: so must be the parameters."""
+    size = param.mesh_info.mesh.size()
+    if size != reduce.processes():
+        raise BadValue(
+            f"{name} must be sharded over all {reduce.processes()} processes, found one over "
+            f"{size} at place {place}"
+        )
 
 
 def is_dtensor(tensor: Tensor) -> bool:
