@@ -4,6 +4,8 @@ import warnings
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from problems import batch, flat_gradient, naive_jacobian, network
 from table import TABLE
 
@@ -186,6 +188,30 @@ def test_kept_steps_are_saved_and_reset():
     two.load_state_dict(one.state_dict())
     assert int(two.kept) == 1
     assert int(two.reset().kept) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    counts=st.lists(
+        st.lists(st.sampled_from([0.0, 1e-12, 1.0, 3.0, 1e12]), min_size=3, max_size=3),
+        min_size=2,
+        max_size=2,
+    ),
+    scale=st.sampled_from([1e-12, 1.0, 1e12]),
+)
+def test_a_step_that_keeps_is_the_mean_over_all_samples(counts, scale):
+    """Against a sum sample by sample, of means that are as large or small as they like."""
+    x = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    modo = trimol.MoDo([x], NAMES, weights=[0.2, 0.3, 0.5])
+    scalar = modo(scale * x, scale * x.square(), counts=counts, keep=True)
+    (gradient,) = torch.autograd.grad(scalar, x)
+    total = 0.0
+    for m, (one, two) in enumerate(zip(*counts, strict=True)):
+        weight, v, samples = modo.weights[m].item() * scale, x[m].item(), (one + two) or 1.0
+        slope, value = (one + two * 2 * v) / samples, (one * v + two * v * v) / samples
+        assert gradient[m].item() == pytest.approx(weight * slope, rel=1e-12)
+        total += weight * value
+    assert scalar.item() == pytest.approx(total, rel=1e-12)
 
 
 class TestErrors:

@@ -60,7 +60,7 @@ def pairs(loader: Iterable[Batch]) -> "Draws[Batch]":
         loader: Any iterable of batches, such as a ``DataLoader`` that shuffles.
 
     Returns:
-        An iterable of pairs, as `draws` gives it.
+        An iterable of pairs, as `draws` gives it: the second of the last one may be None.
 
     Example:
         >>> from torch.utils.data import DataLoader, TensorDataset

@@ -181,7 +181,7 @@ class Method(nn.Module):
         self.register_buffer("kept", torch.zeros((), dtype=torch.int64))
         self.info: Info | None = None
         self._said: set[int] = set()
-        self._begun = False
+        self._begun = self._trained_in_eval = False
         self._met = False
         self._reach = Reach()
 
@@ -342,7 +342,21 @@ class Method(nn.Module):
         given = [each for each in losses if each is not None]
         self._check_count(len(given), due=False)
         vectors, _ = loss_vectors(given, self.names, graph=False)
-        return torch.stack([weighted(vector, self.weights) for vector in vectors]).mean()
+        value = torch.stack([weighted(vector, self.weights) for vector in vectors]).mean()
+        if value.requires_grad and not self._trained_in_eval:
+            value.register_hook(self._warn_of_eval)
+        return value
+
+    def _warn_of_eval(self, _gradient: Tensor) -> None:
+        """Evaluation does not differentiate: who does so means to train."""
+        if not self._trained_in_eval:
+            self._trained_in_eval = True
+            warnings.warn(
+                f"{type(self).__name__}: backward() through a call in eval mode, where the weights "
+                "do not move: call method.train() (said once)",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _evidence(
         self,
