@@ -60,9 +60,13 @@ def main(**options: Any) -> tuple[L.Trainer, TwoTasks]:
     warnings.filterwarnings("ignore", ".*does not have many workers.*")
     L.seed_everything(0, verbose=False)
     resume = options.pop("resume", None)
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-    chosen = {"accelerator": "cpu", "devices": 1, "max_epochs": 3, "gradient_clip_val": 1.0}
-    trainer, module = L.Trainer(**chosen | quiet | options), TwoTasks()
+    usual: dict[str, Any] = {
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
+    usual |= {"accelerator": "cpu", "devices": 1, "max_epochs": 3, "gradient_clip_val": 1.0}
+    trainer, module = L.Trainer(**usual | options), TwoTasks()
     train = DataLoader(data(), batch_size=16, shuffle=True, drop_last=True)
     trainer.fit(module, train, DataLoader(data(64, seed=1), batch_size=64), ckpt_path=resume)
     return trainer, module

@@ -47,8 +47,10 @@ def main(steps: int = 30) -> None:
         optimizer.step()
         optimizer.zero_grad()
     weights = ", ".join(f"{weight:.3f}" for weight in modo.weights.tolist())
-    print(f"{sum(p.numel() for p in trained)} parameters trained, by {modo.info.route}")
-    print(f"losses {[round(loss, 3) for loss in modo.info.losses.tolist()]}  weights {weights}")
+    told = modo.info
+    assert told is not None
+    print(f"{sum(p.numel() for p in trained)} parameters trained, by {told.route}")
+    print(f"losses {[round(loss, 3) for loss in told.losses.tolist()]}  weights {weights}")
 
 
 if __name__ == "__main__":

@@ -11,10 +11,8 @@ every checkpoint and loaded on resume.
 """
 
 import io
-import pickle
-import warnings
-import zipfile
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +22,15 @@ from torch import Tensor
 from trimol._extras import require
 from trimol._failures import BadValue, RunError
 from trimol._files import from_here, replace
-from trimol.data._draws import batch_size, split
+from trimol.data import dealt
 from trimol.gradients import Losses
 from trimol.methods import Method
 from trimol.training._checkpoint import check_keys, check_shapes, check_weights
 
-transformers = require("transformers", extra="integrations", purpose="the Trainer with a method")
+_theirs: Any = require("transformers", extra="integrations", purpose="the Trainer with a method")
 
 FILE = "trimol_method.pt"  # in the folder of each checkpoint
-_UNREADABLE = (RuntimeError, EOFError, LookupError, ValueError, OSError)
-_UNREADABLE += (pickle.UnpicklingError, zipfile.BadZipFile, NotImplementedError)
+_DIGEST = 32  # bytes
 
 Inputs = Mapping[str, Any]
 
@@ -83,23 +80,19 @@ class MultiObjective:
     ) -> Any:
         """The method's scalar; λᵀF where no gradients are wanted, as in ``evaluate``."""
         assert self.losses is not None
-        parts: tuple[Inputs, ...] = (inputs,)
-        keep = False
-        if self.method.due and not self.method.evaluates:
-            keep = batch_size(inputs) < self.method.draws
-            parts = parts if keep else split(inputs, self.method.draws)
-        losses, outputs = zip(*(self.losses(model, part) for part in parts), strict=True)
-        loss = self.method(*losses, keep=keep)
-        if not return_outputs:
-            return loss
-        return loss, outputs[0] if len(outputs) == 1 else outputs
+        whole = self.method.evaluates or not self.method.due
+        first, *more = dealt(inputs, 1 if whole else self.method.draws)
+        losses, outputs = self.losses(model, first)
+        others = (None if part is None else self.losses(model, part)[0] for part in more)
+        loss = self.method(losses, *others)
+        # Outputs are asked for in evaluation, where the batch is whole.
+        return (loss, outputs) if return_outputs else loss
 
     def log(self, logs: dict[str, float], *arguments: Any, **options: Any) -> None:
         """As the Trainer does, with λ beside the training loss."""
         if "loss" in logs:
-            names = getattr(self.method, "names", range(self.method.objectives))
-            told = zip(names, self.method.weights.tolist(), strict=True)
-            logs |= {f"weight/{name}": weight for name, weight in told}
+            told = self.method.weights_by_name
+            logs |= {f"weight/{name}": weight for name, weight in told.items()}
         super().log(logs, *arguments, **options)  # type: ignore[misc]
 
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
@@ -107,28 +100,16 @@ class MultiObjective:
         super()._save_optimizer_and_scheduler(output_dir)  # type: ignore[misc]
         trainer: Any = self
         if trainer.args.should_save:
-            buffer = io.BytesIO()
-            kind = type(self.method).__name__
-            torch.save({"method": kind, "state": self.method.state_dict()}, buffer)
-            replace(Path(output_dir) / FILE, buffer.getbuffer())
+            _save(self.method, Path(output_dir) / FILE)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """The method's state is loaded wherever the optimizer's is."""
         super()._load_optimizer_and_scheduler(checkpoint)  # type: ignore[misc]
-        if checkpoint is None:
-            return
-        trainer: Any = self
-        _load(self.method, Path(checkpoint) / FILE)
-        if trainer.state.global_step > 0 and int(self.method.step) == 0:
-            warnings.warn(
-                f"{type(self.method).__name__} is at step 0 after {trainer.state.global_step} of "
-                "the optimizer: λ starts anew",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+        if checkpoint is not None:
+            _load(self.method, Path(checkpoint) / FILE)
 
 
-class Trainer(MultiObjective, transformers.Trainer):  # type: ignore[misc]
+class Trainer(MultiObjective, _theirs.Trainer):  # type: ignore[misc]
     """`transformers.Trainer` with a method: see `MultiObjective`. Needs ``integrations``.
 
     Args:
@@ -156,6 +137,14 @@ def _check_fit(trainer: Any, method: Method) -> None:
         )
 
 
+def _save(method: Method, path: Path) -> None:
+    """Write a method's state, whole, with its digest as the comment that ends a zip archive."""
+    buffer = io.BytesIO()
+    torch.save({"method": type(method).__name__, "state": method.state_dict()}, buffer)
+    content = buffer.getvalue()[:-2] + _DIGEST.to_bytes(2, "little")  # the comment's length
+    replace(path, content + sha256(content).digest())
+
+
 def _load(method: Method, path: Path) -> None:
     """Take a method to where the one in a file was, or say in one line why not."""
     saved = _read(path)
@@ -170,17 +159,13 @@ def _load(method: Method, path: Path) -> None:
 
 
 def _read(path: Path) -> Any:
-    """What a file holds; its zip's checksums, which torch does not look at, must fit."""
+    """What a file holds that is as it was written."""
     if not path.exists():
         raise RunError(
             f"found no {FILE} in {from_here(path.parent)}: it was saved without the method, whose "
             "λ would start anew (if that is meant, start from its weights: from_pretrained)"
         )
-    try:
-        with zipfile.ZipFile(path) as archive:
-            whole = archive.testzip() is None
-        if whole:
-            return torch.load(path, weights_only=True, map_location="cpu")
-    except _UNREADABLE as error:
-        raise RunError(f"{from_here(path)} is damaged: resume from another checkpoint") from error
-    raise RunError(f"{from_here(path)} is damaged: resume from another checkpoint")
+    content = path.read_bytes()
+    if sha256(content[:-_DIGEST]).digest() != content[-_DIGEST:]:
+        raise RunError(f"{from_here(path)} is damaged: resume from another checkpoint")
+    return torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
