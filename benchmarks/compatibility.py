@@ -105,7 +105,7 @@ def add(row: dict[str, Any]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("releases", nargs="+", metavar="RELEASE", help="of torch, like 2.6.0")
     parser.add_argument("--python", default=sys.executable, help="the Python to run it under")
     parser.add_argument("--tests", nargs="+", default=TESTS, help="files or folders of tests")

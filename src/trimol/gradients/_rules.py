@@ -64,7 +64,8 @@ def _carried(node: Any, name: str, incoming: Tangents) -> Tangents:
 
 def known(node: Any) -> bool:
     """Whether a node saves what its rule was written for, no more and no less."""
-    return _saves(type(node), RULES[node.name()][0])
+    kind: Any = type(node)
+    return _saves(kind, RULES[node.name()][0])
 
 
 @functools.cache

@@ -32,7 +32,8 @@ _STARTED = "_static_graph_delay_allreduce_enqueued"
 
 def passes(node: object) -> bool:
     """Whether a node is a function of torch's, written in Python, whose outputs are its inputs."""
-    return isinstance(node, BackwardCFunction) and _origin(type(node)) in _PASSING
+    kind: Any = type(node)
+    return isinstance(node, BackwardCFunction) and _origin(kind) in _PASSING
 
 
 def is_sink(node: Node) -> bool:

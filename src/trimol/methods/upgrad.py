@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +22,7 @@ def upgrad_weights(gramian: Tensor, rounding: float = 0.0) -> Tensor:
 
 def _mean_of_pushed(gramian: Array) -> Array:
     """(1 + Σᵢ vᵢ) / M."""
-    return (1 + cone.pushes(gramian).sum(0)) / len(gramian)
+    return np.asarray((1 + cone.pushes(gramian).sum(0)) / len(gramian))
 
 
 class UPGrad(RoundedMethod):
