@@ -92,7 +92,7 @@ WRONG = [
     ("losses", f"{LOSSES} torch.stack([a, b]).long()", "must be floating point, found torch.int64"),
     ("losses", f"{LOSSES} torch.stack([a, b]).to(torch.complex64)", "found torch.complex64"),
     ("losses", f"{LOSSES} torch.stack([a, b]).detach()", "losses must require grad"),
-    ("losses", f"{LOSSES} [a, b.detach()]", "objective 'slope' reaches none of the given parameters"),
+    ("losses", f"{LOSSES} [a, b.detach()]", "objective 'slope' reaches none of the given"),
     ("losses", f"{LOSSES} {{'fit': a, 'slope': b}}", "found a mapping"),
     ("metrics", "return {1: 0.5}", "must return values by name (text on one line), found 1"),
     ("metrics", "return {'a\\nb': 0.5}", "must return values by name"),
