@@ -81,8 +81,10 @@ def train(method_name: str, mode: str, case: str, rank: int | None) -> Results:
     data = torch.Generator().manual_seed(1)
     results: Results = {"routes": [], "weights": [], "grads": []}
 
-    def vector() -> Tensor:
-        x = torch.randn(8, 4, generator=data, dtype=torch.float64)
+    def sample() -> Tensor:
+        return torch.randn(8, 4, generator=data, dtype=torch.float64)
+
+    def own_losses(x: Tensor) -> Tensor:
         # One process more than the other uses a branch: only with parameters that may be unused.
         each = [losses(model, part, who == 1) for who, part in shares(x, rank)]
         return torch.stack(each).mean(0)
@@ -95,7 +97,12 @@ def train(method_name: str, mode: str, case: str, rank: int | None) -> Results:
             if isinstance(model, DistributedDataParallel) and piece < pieces - 1:
                 waits = model.no_sync()
             with waits:
-                method(*[vector() for _ in range(method.draws)]).backward()
+                if case == "micro-batches":
+                    drawn = [[sample() for _ in range(method.draws)] for _ in range(2)]
+                    scalar = method.accumulate(own_losses, drawn)
+                else:
+                    scalar = method(*[own_losses(sample()) for _ in range(method.draws)])
+                scalar.backward()
         assert method.info is not None
         results["routes"].append(method.info.route)
         results["weights"].append(method.weights)
@@ -111,6 +118,7 @@ CASES = [
     *[(name, mode, "all") for name in ("modo", "mgda", "moco") for mode in ("static", "unused")],
     *[(name, mode, "heads") for name in SOME for mode in MODES if "views" in mode],
     *[(name, mode, "accumulate") for name in SOME for mode in ("static", "unused")],
+    *[(name, mode, "micro-batches") for name in SOME for mode in ("static", "unused")],
     *[(name, "unused", "spare") for name in ("modo, simultaneous", *SOME)],
 ]
 

@@ -195,24 +195,30 @@ def test_evaluation():
     assert all(torch.equal(before[key], value) for key, value in method.state_dict().items())
 
 
-class TestErrors:
-    def test_wrappers_that_count_backwards(self, tmp_path):
-        """A static graph's one all-reduce would be missed, and shards be taken for unreached."""
-        dist.init_process_group("gloo", init_method=f"file://{tmp_path}/m", rank=0, world_size=1)
-        try:
-            for options in ({"static_graph": True}, {"find_unused_parameters": True}):
-                net = network()
-                model = DistributedDataParallel(net, **options)
-                method = trimol.MGDA(net.trunk.parameters(), 3)
-                with pytest.raises(ValueError, match="plain DistributedDataParallel, found static"):
-                    method.accumulate(lambda part, m=model: m(*part)[0], whole(0, 1)[1])
-            net = fully_shard(network(), mesh=init_device_mesh("cpu", (1,)))
-            method = trimol.MGDA(net.parameters(), 3)
-            with pytest.raises(ValueError, match="whole parameters, found those of fully_shard"):
-                method.accumulate(net.losses, whole(0, 1)[1])
-        finally:
-            dist.destroy_process_group()
+def test_wrappers_that_count_backwards(tmp_path):
+    """Several processes: tests/gradients/test_ddp.py and test_fsdp.py."""
+    parts, micro = whole(0, 1)
+    plain = network()
+    trimol.MGDA(plain.trunk.parameters(), 3)(plain.losses(parts[0])).backward()
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/m", rank=0, world_size=1)
+    try:
+        for wrap in (
+            lambda net: DistributedDataParallel(net, static_graph=True),
+            lambda net: DistributedDataParallel(net, find_unused_parameters=True),
+            lambda net: fully_shard(net, mesh=init_device_mesh("cpu", (1,))),
+        ):
+            net = network()
+            model = wrap(net)
+            method = trimol.MGDA(net.trunk.parameters(), 3)
+            method.accumulate(lambda part, m=model: m(*part)[0], micro).backward()
+            for p, q in zip(net.parameters(), plain.parameters(), strict=True):
+                own = p.grad.full_tensor() if hasattr(p.grad, "full_tensor") else p.grad
+                torch.testing.assert_close(own, q.grad, rtol=1e-11, atol=1e-13)
+    finally:
+        dist.destroy_process_group()
 
+
+class TestErrors:
     def test_what_is_no_micro_batch(self):
         x = torch.ones(2, requires_grad=True)
         modo = trimol.MoDo([x], 2)

@@ -171,6 +171,31 @@ def summed(name: str, rank: int | None, world: int) -> Trained:
     return {"grads": [whole(p.grad) * (world if rank is None else 1) for p in net.parameters()]}
 
 
+def micro_batches(name: str, rank: int | None, world: int) -> Trained:
+    """Two micro-batches in one step, twice; the first layer of the trunk is not given."""
+    torch.manual_seed(0)
+    net = Net().double()
+    if rank is not None:
+        sharded(net, "")
+    method = ROWS[name].new(net.trunk()[2:], M)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    found: Trained = {"grads": [], "weights": []}
+
+    def losses(x: Tensor) -> Tensor:
+        out, _ = net(x if rank is None else x.chunk(world)[rank])
+        return (out - 1).square().mean(0) * torch.arange(1, M + 1)
+
+    for number in range(2):
+        data = torch.Generator().manual_seed(number)
+        x = torch.randn(2, method.draws, 8, 5, generator=data, dtype=torch.float64)
+        optimizer.zero_grad()
+        method.accumulate(losses, x).backward()
+        found["grads"].append([whole(p.grad) for p in net.parameters()])
+        found["weights"].append(method.weights)
+        optimizer.step()
+    return found
+
+
 def public(name: str, rank: int | None, world: int) -> Trained:
     """What :mod:`trimol.gradients` gives for sharded parameters; a part of them no loss reaches."""
     torch.manual_seed(0)
@@ -375,7 +400,10 @@ CASES = [
     ("static", "blocks"),
 ]
 FOUR = [("modo", "copies"), ("mgda", "trunk"), ("mgda", "copies")]
-OTHER = [(work, name) for work in (accumulated, summed, public) for name in ("static", "mgda")]
+OTHER = [
+    *[(way, name) for way in (accumulated, summed, public) for name in ("static", "mgda")],
+    *[(micro_batches, name) for name in ("famo-length", "modo", "mgda")],
+]
 SAVED = ("modo", "moco")
 
 

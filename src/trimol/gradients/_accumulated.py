@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import Node
 
 from trimol._checks import Names
 from trimol._failures import BadValue
@@ -28,8 +29,8 @@ from trimol.gradients._graph import record
 from trimol.gradients._params import checked, trainable
 from trimol.gradients._product import directional
 from trimol.gradients._rows import all_rows, gram
-from trimol.gradients._scalar import attached, weighted
-from trimol.gradients._sharded import is_dtensor
+from trimol.gradients._scalar import weighted
+from trimol.gradients._sharded import Shards
 from trimol.gradients.evidence import Evidence
 from trimol.gradients.losses import Losses, loss_vector
 
@@ -55,9 +56,8 @@ class Accumulated(Evidence):
         called: Names,
         delivery: Delivery,
     ) -> None:
-        self.given = self.params = trainable(params)
-        if any(map(is_dtensor, self.params)):
-            raise BadValue("accumulate must have whole parameters, found those of fully_shard")
+        self.given = trainable(params)
+        self.params: Sequence[Tensor] = self.given  # what a graph holds of them, once there is one
         self.names, self.delivery = called, delivery
         self.function, self.batches, self.shares = losses, batches, shares
         self.scale, self.route, self.reason = 1.0, "", ""
@@ -67,6 +67,24 @@ class Accumulated(Evidence):
         self._random: dict[tuple[int, int], list[Tensor]] = {}
         self._values: dict[tuple[int, int], Tensor] = {}
         self._rounding, self._has_others, self._dtype = 0.0, False, torch.float32
+        self._sinks: list[Node] = []
+        self._shards: Shards | None = None
+        self._used: set[int] = set()
+
+    @property
+    def sinks(self) -> list[Node]:
+        """Those of the last graph that there was."""
+        return self._sinks
+
+    @property
+    def shards(self) -> Shards | None:
+        """As of the last graph that there was."""
+        return self._shards
+
+    @property
+    def entered(self) -> set[int]:
+        """What any of the graphs held of the parameters, by ``id``."""
+        return self._used
 
     @functools.cached_property
     def losses(self) -> Tensor:
@@ -112,12 +130,9 @@ class Accumulated(Evidence):
     def _each(self, draw: int) -> Iterator[tuple[float, Evidence]]:
         """For each micro-batch its share and the evidence of this draw alone."""
         for i, share in enumerate(self.shares):
-            own = Evidence([self._compute(i, draw)], self.params, self.names)
-            if own.sinks:
-                raise BadValue(
-                    "accumulate must have a plain DistributedDataParallel, found static_graph or "
-                    "find_unused_parameters"
-                )
+            own = Evidence([self._compute(i, draw)], self.given, self.names)
+            self.params, self._sinks, self._shards = own.params, own.sinks, own.shards
+            self._used |= own.entered
             self._rounding = max(self._rounding, own.graphs[0].rounding)
             self._has_others |= bool(own.others)
             self._dtype = torch.promote_types(own.draws[0].dtype, torch.float32)
@@ -157,14 +172,15 @@ class Accumulated(Evidence):
 
     def _all_rows(self) -> Tensor:
         """Gᵀ, kept for the scalar."""
-        self._rows = self._mean_rows(self.params)
+        self._rows = self._mean_rows(self.given)
         return self._rows
 
     def _mean_rows(self, of: Sequence[Tensor]) -> Tensor:
         self.route, total = "rows", None
         for share, own in self._each(0):
-            with no_autocast(), hooks.muted(self.params):
-                rows = all_rows(record(own.draws[0], of)) * share
+            graph = record(own.draws[0], of)
+            with no_autocast(), graph.apart(), hooks.muted(self.params):
+                rows = all_rows(graph) * share
             total = rows if total is None else total.add_(rows)
         assert total is not None
         return total
@@ -173,13 +189,14 @@ class Accumulated(Evidence):
         """G1ᵀ(G2 λ): first all of v = G2 λ, then each G1_iᵀ v."""
         vector: list[Tensor] = []
         for share, own in self._each(min(1, self._count - 1)):
-            with no_autocast(), hooks.muted(self.params):
-                parts = gradient(own.draws[0], self.params, weights * share, retain=False)
+            with no_autocast(), own.apart(), hooks.muted(self.params):
+                found = gradient(own.draws[0], self.params, weights * share, retain=False)
+            parts = own.graphs[0].widened(found)
             vector = [a.add_(b) for a, b in zip(vector, parts, strict=True)] if vector else parts
         joined = reduce.mean_large(vector)
         total = torch.zeros_like(weights)
         for share, own in self._each(0):
-            with no_autocast():
+            with no_autocast(), own.apart():
                 local = directional(own.graphs[0], joined)
             self.route, self.reason = local.route, local.reason
             total = total + share * local.values.to(total)
@@ -209,10 +226,15 @@ class Accumulated(Evidence):
         """The scalar with these gradients on the parameters and on the others."""
         _ = self.own_losses  # of all micro-batches and draws, from here on
         value = weighted(self._mean(used).to(self._dtype), weights)
+        if self.delivery.rescales or self.shards is not None or self.sinks:
+            direction = reduce.mean_large(direction)  # else DistributedDataParallel averages it
         if self.delivery.rescales:
-            direction = self._rescaled(reduce.mean_large(direction), used)
-        leaves, gradients = zip(*others.values(), strict=True) if others else ((), ())
-        return attached(value, [*self.params, *leaves], [*direction, *gradients])
+            direction = self._rescaled(direction, used)
+        self.others = [leaf for leaf, _ in others.values()]
+        gradients: Sequence[Tensor] = [found for _, found in others.values()]
+        if self.shards is not None:
+            gradients = self.shards.joined(self.others, gradients)
+        return self._attached(value, direction, gradients)
 
     def _rescaled(self, direction: Sequence[Tensor], used: Sequence[int]) -> Sequence[Tensor]:
         """The direction with the length that the delivery gives it."""
@@ -234,9 +256,10 @@ class Accumulated(Evidence):
         for draw in used:
             for share, own in self._each(draw):
                 part = share / len(used)
-                with no_autocast(), hooks.muted([*self.params, *own.others]):
+                with no_autocast(), own.apart(), hooks.muted([*self.params, *own.others]):
                     on_heads = self._on_leaves(own, self._on_heads(weights) * part)
-                    parts = gradient(own.draws[0], self.params, weights * part, retain=False)
+                    found = gradient(own.draws[0], self.params, weights * part, retain=False)
+                parts = own.graphs[0].widened(found)
                 total = [a.add_(b) for a, b in zip(total, parts, strict=True)] if total else parts
                 for leaf, g in zip(own.others, on_heads, strict=True):
                     others[id(leaf)] = leaf, others[id(leaf)][1] + g if id(leaf) in others else g

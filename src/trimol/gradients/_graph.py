@@ -60,14 +60,18 @@ class Graph:
                 stack.enter_context(self.shards.held([*self.params, *self.others]))
             yield
 
-    def joined(self, gradients: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Gradients of the parameters: their means over the processes, in the types of the given.
+    def widened(self, gradients: list[Tensor]) -> list[Tensor]:
+        """Gradients of the parameters, in the types of the given ones.
 
         A sharded parameter may be gathered in another type than it is kept in.
         """
-        if self.shards is not None:
-            gradients = [x.to(p.dtype) for x, p in zip(gradients, self.given, strict=True)]
-        return mean_large(gradients)
+        if self.shards is None:
+            return gradients
+        return [x.to(p.dtype) for x, p in zip(gradients, self.given, strict=True)]
+
+    def joined(self, gradients: list[Tensor]) -> Sequence[Tensor]:
+        """Gradients of the parameters, widened: their means over the processes."""
+        return mean_large(self.widened(gradients))
 
     @property
     def spreads(self) -> bool:

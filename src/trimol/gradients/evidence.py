@@ -128,7 +128,7 @@ class Evidence:
             return
         silent = torch.zeros_like(presence.sums)
         for draw, m in zero:
-            with self._apart(), hooks.muted(self.params), torch.enable_grad():
+            with self.apart(), hooks.muted(self.params), torch.enable_grad():
                 gradients = pulled(self.draws[draw][m], self.params)
             silent[draw, m] = not any(bool(g.any()) for g in gradients)
         everywhere = reduce.mean_small(silent.to(self.draws[0].device)).cpu() == 1
@@ -183,7 +183,7 @@ class Evidence:
         """Gᵀ of the (only) draw: one row of gradients per objective, in the order of `params`."""
         (graph,) = self.graphs
         self.route = "rows"
-        with self._apart(), hooks.muted(self.params):  # `scalar_along` hands on what comes of it
+        with self.apart(), hooks.muted(self.params):  # `scalar_along` hands on what comes of it
             self._rows = all_rows(graph)
         # One pass and no mask: a sum with NaN or infinity shows it (float16 could overflow).
         self.finite(self._rows.sum(1, dtype=torch.promote_types(self._rows.dtype, torch.float32)))
@@ -204,7 +204,7 @@ class Evidence:
         keep_gradient = keep_gradient and not hooks.on_leaves(self.params)
         again = bool(self.others) or self.delivery.rescales  # there is another backward to come
         retain = not keep_gradient or again or self.graphs[0].shares(self.graphs[place])
-        with self._apart():
+        with self.apart():
             own = gradient(second, self.params, weights, retain=retain)
             vector = self.graphs[place].joined(own)
             local = directional(self.graphs[0], vector)
@@ -249,12 +249,17 @@ class Evidence:
         return self.graphs[0].shards
 
     @property
+    def entered(self) -> set[int]:
+        """What the graphs hold of the parameters and depend on, by ``id``."""
+        return {entered for graph in self.graphs for entered in graph.entrances}
+
+    @property
     def reached(self) -> set[int]:
         """The given parameters, by their ``id``, that the losses depend on."""
         return set().union(*(graph.reached for graph in self.graphs))
 
     @contextmanager
-    def _apart(self) -> Iterator[None]:
+    def apart(self) -> Iterator[None]:
         """Within, backwards are ours alone."""
         with ExitStack() as stack:
             for graph in self.graphs:
@@ -323,7 +328,7 @@ class Evidence:
         """A scalar with known gradients: the parameters' (of all processes), and the others'."""
         known: list[tuple[Tensor, Tensor]] = []
         if direction:
-            entered = [any(id(p) in graph.entrances for graph in self.graphs) for p in self.params]
+            entered = [id(p) in self.entered for p in self.params]
             device, sharded = self.params[0].device, self.shards is not None
             shares = sinks.shares_of_use(entered, self.sinks, device, sharded=sharded)
             parts = zip(self.params, direction, shares, strict=True)
@@ -379,7 +384,7 @@ class Evidence:
     def _gradient(self, used: Sequence[Tensor], weights: Tensor) -> Sequence[Tensor]:
         """G λ of the global batch, without the parameters' own hooks: the scalar's run them."""
         shares = [weights.to(vector) / len(used) for vector in used]
-        with self._apart(), hooks.muted(self.params):
+        with self.apart(), hooks.muted(self.params):
             return self.graphs[0].joined(pulled(list(used), self.params, shares))
 
     def _on_heads(self, weights: Tensor) -> Tensor:
@@ -395,7 +400,7 @@ class Evidence:
         if not self.others:
             return []
         shares = [w.to(vector) / len(draws) for vector, w in zip(draws, weights, strict=True)]
-        with self._apart(), hooks.muted(self.others):
+        with self.apart(), hooks.muted(self.others):
             # A sparse gradient stays one: its optimizer may insist.
             total: Sequence[Tensor] = torch.autograd.grad(
                 draws, self.others, shares, retain_graph=True, materialize_grads=True
