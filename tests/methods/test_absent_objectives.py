@@ -214,6 +214,14 @@ def test_a_step_that_keeps_is_the_mean_over_all_samples(counts, scale):
     assert scalar.item() == pytest.approx(total, rel=1e-12)
 
 
+def test_shares_of_half_precision_losses_are_not_rounded_to_it():
+    x = torch.ones(2, requires_grad=True)
+    modo = trimol.MoDo([x], 2)
+    scalar = modo(x.bfloat16(), 2 * x.bfloat16(), counts=[[1, 1], [2, 0]])
+    assert scalar.item() == pytest.approx((5 / 3 + 1) / 2, rel=1e-6)  # a third in bfloat16: 0.3340
+    assert modo.info.losses.tolist() == pytest.approx([5 / 3, 1.0], rel=1e-12)
+
+
 class TestErrors:
     def test_a_loss_that_is_not_zero_must_reach_the_parameters(self):
         x = torch.ones(2, requires_grad=True)

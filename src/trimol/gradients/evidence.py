@@ -113,11 +113,7 @@ class Evidence:
             self._look(presence)
         factors = presence.factors()
         if factors is not None:
-            # An absent loss may be NaN, the mean of nothing: zero times it would be, too.
-            self.draws = [
-                torch.where(share.to(v) > 0, v * share.to(v), 0.0)
-                for v, share in zip(self.draws, factors, strict=True)
-            ]
+            self.draws = [_shared(v, own) for v, own in zip(self.draws, factors, strict=True)]
             self.graphs = [record(vector, self.given) for vector in self.draws]
         self.losses = presence.losses.to(values.device)
 
@@ -425,6 +421,17 @@ def observed(losses: Losses, objectives: int | Names, counts: Counts | None = No
     presence = Presence(called, 1, samples, keep=False, due=False)
     presence.join(vector.detach()[None], torch.tensor([there]))
     return presence.losses.to(vector.device)
+
+
+@no_autocast()
+def _shared(vector: Tensor, shares: Tensor) -> Tensor:
+    """The losses times their shares, at least in float32: half precision would round the shares.
+
+    An absent loss may be NaN, the mean of nothing: zero times it would be, too.
+    """
+    wide = vector.to(torch.promote_types(vector.dtype, torch.float32))
+    own = shares.to(wide)
+    return torch.where(own > 0, wide * own, 0.0)
 
 
 def _called(objectives: int | Names) -> Names:
