@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import spawn, start_processes
 
 
 def join(rank: int, port: int) -> None:
@@ -22,6 +22,16 @@ def join(rank: int, port: int) -> None:
         "MASTER_PORT": str(port),
         "ACCELERATE_USE_CPU": "true",
     }
+
+
+def forked(work: Callable[..., None], *args: Any) -> None:
+    """Do some work in two processes that have all that this one has imported."""
+    start_processes(_joined, (free_port(), work, args), nprocs=2, start_method="fork")
+
+
+def _joined(rank: int, port: int, work: Callable[..., None], args: Any) -> None:
+    join(rank, port)
+    work(*args)
 
 
 def free_port() -> int:
