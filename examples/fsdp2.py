@@ -72,7 +72,7 @@ def main(folder: str | None = None) -> dict[str, Tensor]:
         optimizer.zero_grad()
     if folder is not None:
         state = {"model": get_model_state_dict(model), "modo": modo.state_dict()}  # <- trimol
-        dcp.save(state, checkpoint_id=folder)
+        dcp.save(state, checkpoint_id=folder)  # type: ignore[attr-defined]
     if rank == 0:
         weights = ", ".join(f"{weight:.6f}" for weight in modo.weights.tolist())
         print(f"{processes} processes  weights {weights}")

@@ -8,6 +8,7 @@ MoDo takes one loss vector (draws=1), from one forward pass a point set.
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +49,7 @@ def main(steps: int = 250, method: str = "modo") -> float:
     places = torch.rand(5, 1)
     measured = places, solution(places)
     names = ["equation", "border", "data"]
-    options = {"draws": 1, "gamma": 1e-6} if method == "modo" else {}
+    options: dict[str, Any] = {"draws": 1, "gamma": 1e-6} if method == "modo" else {}
     weigh = trimol.methods.get(method)(model.parameters(), names, **options)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(steps):
@@ -56,7 +57,7 @@ def main(steps: int = 250, method: str = "modo") -> float:
         optimizer.step()
         optimizer.zero_grad()
     x = torch.linspace(0, 1, 201)[:, None]
-    error = (model(x) - solution(x)).abs().max().item()
+    error: float = (model(x) - solution(x)).abs().max().item()
     weights = ", ".join(f"{name} {weight:.3f}" for name, weight in weigh.weights_by_name.items())
     print(f"{method}: largest error {error:.3f}  λ {weights}")
     return error

@@ -64,7 +64,10 @@ def main(epochs: int = 3) -> trimol.MoDo:
     model = Recommender()
     tables = [*model.users.parameters(), *model.items.parameters()]
     dense = [p for p in model.parameters() if all(p is not table for table in tables)]
-    optimizers = torch.optim.SparseAdam(tables, lr=0.02), torch.optim.Adam(dense, lr=0.005)
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.SparseAdam(tables, lr=0.02),
+        torch.optim.Adam(dense, lr=0.005),
+    ]
     shared = [*tables, *model.trunk.parameters()]
     method = trimol.MoDo(shared, objectives=["click", "conversion"], gamma=0.1)
     columns = data()

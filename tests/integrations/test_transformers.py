@@ -12,10 +12,12 @@ import pytest
 import torch
 
 import trimol
+from pair import forked
 from trimol._extras import MissingExtra
 from trimol._failures import BadValue, RunError
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'integrations'")
+accelerate = pytest.importorskip("accelerate", reason="needs the extra 'integrations'")
 ours = importlib.import_module("trimol.integrations.transformers")
 
 Make = Callable[..., Any]
@@ -202,3 +204,33 @@ def test_without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     with pytest.raises(MissingExtra, match=expected):
         __import__("trimol.integrations.transformers")
+
+
+def trained(example: ModuleType, make: Make, batch: int) -> Any:
+    """Two steps of a method that takes one draw, without dropout, from a state of no process."""
+    accelerate.state.AcceleratorState._reset_state(True)
+    trainer = make(data=32, max_steps=2, per_device_train_batch_size=batch, save_strategy="no")
+    for module in trainer.model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    trainer.method = trimol.MGDA(trainer.model.bert.parameters(), 2)
+    trainer.train()
+    return trainer
+
+
+def work(example: ModuleType, make: Make, folder: Path) -> None:
+    trainer = trained(example, make, 4)
+    torch.save(state(trainer), folder / f"{trainer.args.process_index} of two")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_two_processes_equal_the_joined_batch(
+    example: ModuleType, make: Make, tmp_path: Path
+) -> None:
+    forked(work, example, make, tmp_path)
+    first, second = (torch.load(tmp_path / f"{rank} of two") for rank in (0, 1))
+    alone = trained(example, make, 8)
+    assert alone.method.info.losses.numel() == 2
+    for name, value in state(alone).items():
+        assert torch.equal(first[name], second[name]), name
+        torch.testing.assert_close(first[name], value, rtol=1e-4, atol=1e-5, msg=name)
