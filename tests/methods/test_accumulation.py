@@ -218,6 +218,15 @@ def test_wrappers_that_count_backwards(tmp_path):
         dist.destroy_process_group()
 
 
+def test_a_parameter_that_is_not_used_gets_no_gradient():
+    net = network()
+    unused = nn.Parameter(torch.ones(2, dtype=torch.float64))
+    modo = trimol.MoDo([*net.parameters(), unused], 3)
+    modo.accumulate(net.losses, whole(0, 2)[1]).backward()
+    assert unused.grad is None
+    assert all(p.grad is not None for p in net.parameters())
+
+
 class TestErrors:
     def test_what_is_no_micro_batch(self):
         x = torch.ones(2, requires_grad=True)
