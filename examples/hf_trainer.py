@@ -69,7 +69,7 @@ def trainer(folder: str, **options: Any) -> Trainer:
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=WORDS, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=64, max_position_embeddings=LENGTH,
+        intermediate_size=64, max_position_embeddings=LENGTH, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
     model = TwoHeads(config)
     settings: dict[str, Any] = {

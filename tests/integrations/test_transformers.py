@@ -21,6 +21,7 @@ accelerate = pytest.importorskip("accelerate", reason="needs the extra 'integrat
 ours = importlib.import_module("trimol.integrations.transformers")
 
 Make = Callable[..., Any]
+NEWER_CHECKPOINTS = {"gradient_checkpointing_kwargs": {"use_reentrant": False}}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def state(trainer: Any) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"gradient_accumulation_steps": 2, "gradient_checkpointing": True}],
+    [{}, {"gradient_accumulation_steps": 2, "gradient_checkpointing": True} | NEWER_CHECKPOINTS],
     ids=["plain", "accumulated, checkpointed"],
 )
 def test_a_resumed_run_equals_one_without_interruption(make: Make, options: Any) -> None:
