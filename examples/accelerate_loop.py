@@ -63,7 +63,7 @@ def main(checkpoint: str | None = None) -> dict[str, Tensor]:
 
     for batch in loader:
         with accelerator.accumulate(wrapped):
-            loss = modo(*map(losses, trimol.data.split(batch, 2)))  # <- trimol
+            loss = modo(*map(losses, trimol.data.dealt(batch, 2)))  # <- trimol
             accelerator.backward(loss)
             accelerator.clip_grad_norm_(wrapped.parameters(), 5.0)
             optimizer.step()

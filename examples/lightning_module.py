@@ -36,7 +36,7 @@ class TwoTasks(L.LightningModule):
 
     def training_step(self, batch: list[Tensor], index: int) -> Tensor:
         """The method's scalar, from two halves of the batch."""
-        loss: Tensor = self.modo(*map(self.losses, trimol.data.split(batch, 2)))  # <- trimol
+        loss: Tensor = self.modo(*map(self.losses, trimol.data.dealt(batch, 2)))  # <- trimol
         self.log("weight/kind", self.modo.weights[0])
         return loss
 
@@ -67,7 +67,7 @@ def main(**options: Any) -> tuple[L.Trainer, TwoTasks]:
     }
     usual |= {"accelerator": "cpu", "devices": 1, "max_epochs": 3, "gradient_clip_val": 1.0}
     trainer, module = L.Trainer(**usual | options), TwoTasks()
-    train = DataLoader(data(), batch_size=16, shuffle=True, drop_last=True)
+    train = DataLoader(data(), batch_size=16, shuffle=True)
     trainer.fit(module, train, DataLoader(data(64, seed=1), batch_size=64), ckpt_path=resume)
     return trainer, module
 

@@ -42,7 +42,7 @@ def main(steps: int = 30) -> None:
     optimizer = torch.optim.AdamW(trained, lr=0.01)
     for _ in range(steps):
         texts = torch.randint(WORDS, (16, LENGTH))
-        first, second = trimol.data.split(texts, 2)
+        first, second = trimol.data.dealt(texts, 2)
         modo(losses(model, first), losses(model, second)).backward()
         optimizer.step()
         optimizer.zero_grad()

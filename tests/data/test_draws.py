@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pack_sequence
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from trimol.data import Draws, draws, pairs, sizes, split
+from trimol.data._draws import last_was_short
 
 exact = settings(derandomize=True, deadline=None, max_examples=200)
 
@@ -340,13 +341,18 @@ def test_pairs_are_two_draws() -> None:
     assert pairs(loader).loader is loader
 
 
-def test_a_last_batch_that_is_too_short_comes_whole_with_none_for_the_other_draws() -> None:
+def test_a_last_batch_that_is_too_short_comes_whole_for_every_draw() -> None:
     data = TensorDataset(torch.arange(9))
-    *_, last = pairs(DataLoader(data, batch_size=4))
-    assert [x.tolist() for x in last[0]] == [[8]]
-    assert last[1] is None
-    *_, (whole, second, third) = draws([torch.arange(9), torch.arange(2)], 3)
-    assert (whole.tolist(), second, third) == ([0, 1], None, None)
+    told = []
+    for first, second in pairs(DataLoader(data, batch_size=4)):
+        told.append((first[0].tolist(), second[0].tolist(), last_was_short()))
+    assert told == [([0, 1], [2, 3], False), ([4, 5], [6, 7], False), ([8], [8], True)]
+    assert not last_was_short()  # when the loop is over
+    for _ in pairs([torch.arange(1)]):
+        break
+    assert not last_was_short()
+    *_, parts = draws([torch.arange(9), torch.arange(2)], 3)
+    assert [part.tolist() for part in parts] == [[0, 1]] * 3
     with pytest.raises(ValueError, match=r"batch of 1 into k=2 .* drop_last=True"):
         split(torch.arange(1), 2)
     with pytest.raises(ValueError, match=r"batch of 0 into k=2"):

@@ -222,6 +222,32 @@ def test_shares_of_half_precision_losses_are_not_rounded_to_it():
     assert modo.info.losses.tolist() == pytest.approx([5 / 3, 1.0], rel=1e-12)
 
 
+def test_the_plain_loop_keeps_the_weights_on_a_last_batch_that_cannot_be_split():
+    """33 samples in batches of 8: the loop as everybody writes it comes to the end of its epoch."""
+    x = torch.tensor([2.0, 0.5], dtype=torch.float64, requires_grad=True)
+    data = torch.randn(33, 2, generator=torch.Generator().manual_seed(0)).double()
+    modo, static = trimol.MoDo([x], 2, gamma=0.5), trimol.Static([x], 2)
+
+    def losses(batch):
+        return (x - batch).square().mean(0) * torch.tensor([1.0, 3.0])
+
+    for _ in range(2):
+        for first, second in trimol.pairs(data.split(8)):
+            before = modo.weights
+            x.grad = None
+            modo(losses(first), losses(second)).backward()
+        assert len(first) == 1
+        assert torch.equal(modo.weights, before)
+        (want,) = torch.autograd.grad(modo.weights @ losses(data[32:]), x)
+        torch.testing.assert_close(x.grad, want)
+    assert (modo.info.kept, modo.info.updated, int(modo.step)) == (2, False, 10)
+    modo(losses(data[:4]), losses(data[4:]))
+    assert modo.info.updated  # after the loop, by hand
+    for (first,) in trimol.draws(data.split(8), 1):
+        static(losses(first))
+    assert static.info.kept == 0
+
+
 class TestErrors:
     def test_a_loss_that_is_not_zero_must_reach_the_parameters(self):
         x = torch.ones(2, requires_grad=True)

@@ -235,8 +235,9 @@ class TestErrors:
             modo.accumulate(lambda z: x * z, [])
         with pytest.raises(ValueError, match=r"MoDo takes 2 loss vectors.* found 1"):
             modo.accumulate(lambda z: x * z, [(1.0,)])
-        with pytest.raises(ValueError, match="found None for a draw"):
-            modo.accumulate(lambda z: x * z, [(1.0, None)])
+        for short in ([(1.0, None)], trimol.pairs([torch.ones(1)])):
+            with pytest.raises(ValueError, match="long enough to be split, found one that is not"):
+                modo.accumulate(lambda z: x * z, short)
         with pytest.raises(ValueError, match=r"sizes must be 1 numbers above 0, found \[1, 2\]"):
             modo.accumulate(lambda z: x * z, [(1.0, 2.0)], sizes=[1, 2])
 

@@ -14,6 +14,7 @@ import copy
 import dataclasses
 import enum
 import numbers
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from functools import partial
 from itertools import accumulate, pairwise
@@ -27,6 +28,15 @@ from trimol._checks import whole_number
 from trimol._failures import BadType, BadValue
 
 Batch = TypeVar("Batch")
+
+
+class _Last(threading.local):
+    """What was dealt last, in each thread: losses do not tell which batch they are of."""
+
+    is_short = False
+
+
+_last = _Last()
 
 # Values that describe a batch as a whole: every part gets them.
 _SHARED = (str, bytes, numbers.Number, np.generic, enum.Enum, torch.dtype, torch.device, type(None))
@@ -42,8 +52,8 @@ def draws(loader: Iterable[Batch], k: int) -> "Draws[Batch]":
 
     Returns:
         An iterable of k-tuples, as `dealt` gives them: a last batch that is too short to be split
-        comes whole, and None for the other draws. It can be iterated as often as ``loader`` can,
-        and has a length if ``loader`` has one.
+        comes whole, for every draw. It can be iterated as often as ``loader`` can, and has a length
+        if ``loader`` has one.
 
     Example:
         >>> for first, second, third in draws([torch.arange(7)], 3):
@@ -60,7 +70,7 @@ def pairs(loader: Iterable[Batch]) -> "Draws[Batch]":
         loader: Any iterable of batches, such as a ``DataLoader`` that shuffles.
 
     Returns:
-        An iterable of pairs, as `draws` gives it: the second of the last one may be None.
+        An iterable of pairs, as `draws` gives it.
 
     Example:
         >>> from torch.utils.data import DataLoader, TensorDataset
@@ -90,8 +100,12 @@ class Draws(Generic[Batch]):
         self.loader = loader
         self.k = whole_number("k", k, least=1)
 
-    def __iter__(self) -> Iterator[tuple[Batch | Any, ...]]:
-        return (dealt(batch, self.k) for batch in self.loader)
+    def __iter__(self) -> Iterator[tuple[Batch, ...]]:
+        try:
+            for batch in self.loader:
+                yield dealt(batch, self.k)
+        finally:
+            _last.is_short = False
 
     def __len__(self) -> int:
         if not isinstance(self.loader, Sized):
@@ -99,11 +113,12 @@ class Draws(Generic[Batch]):
         return len(self.loader)
 
 
-def dealt(batch: Batch, k: int) -> tuple[Batch | Any, ...]:
-    """The k draws of one batch: its parts, or where it has too few samples, itself and None.
+def dealt(batch: Batch, k: int) -> tuple[Batch, ...]:
+    """The k draws of one batch: its parts, or where it has too few samples, itself every time.
 
-    A method takes None for the losses of a draw that is not there: the step then keeps λ, and x
-    moves on the whole batch. So a short last batch needs no ``drop_last=True``.
+    The same samples k times are no independent draws: a method of several draws that is called
+    before the next batch is dealt keeps λ, and x moves on the whole batch (``info.kept`` counts
+    it). So a short last batch needs no ``drop_last=True``.
 
     Args:
         batch: Whatever a loader yields, as for `split`.
@@ -113,11 +128,15 @@ def dealt(batch: Batch, k: int) -> tuple[Batch | Any, ...]:
         >>> dealt(torch.arange(5), 2)
         (tensor([0, 1, 2]), tensor([3, 4]))
         >>> dealt(torch.arange(1), 2)
-        (tensor([0]), None)
+        (tensor([0]), tensor([0]))
     """
-    if whole_number("k", k, least=1) > 1 and 0 < batch_size(batch) < k:
-        return (batch, *[None] * (k - 1))
-    return split(batch, k)
+    _last.is_short = whole_number("k", k, least=1) > 1 and 0 < batch_size(batch) < k
+    return (batch,) * k if _last.is_short else split(batch, k)
+
+
+def last_was_short() -> bool:
+    """Whether the batch that this thread dealt last had too few samples to be split."""
+    return bool(_last.is_short)
 
 
 def split(batch: Batch, k: int) -> tuple[Batch, ...]:

@@ -83,7 +83,7 @@ class MultiObjective:
         whole = self.method.evaluates or not self.method.due
         first, *more = dealt(inputs, 1 if whole else self.method.draws)
         losses, outputs = self.losses(model, first)
-        others = (None if part is None else self.losses(model, part)[0] for part in more)
+        others = (None if part is first else self.losses(model, part)[0] for part in more)
         loss = self.method(losses, *others)
         # Outputs are asked for in evaluation, where the batch is whole.
         return (loss, outputs) if return_outputs else loss

@@ -13,6 +13,7 @@ from trimol import _checks as checks
 from trimol._checks import Names
 from trimol._checks import Objectives as Objectives
 from trimol._failures import BadValue
+from trimol.data._draws import last_was_short
 from trimol.gradients import Evidence, Losses, NonFinite
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._accumulated import Accumulated
@@ -317,8 +318,8 @@ class Method(nn.Module):
         if not parts:
             raise BadValue("batches must hold a micro-batch, found none")
         for part in parts:
-            if any(draw is None for draw in part):
-                raise BadValue("batches must be long enough to be split, found None for a draw")
+            if any(draw is part[0] or draw is None for draw in part[1:]):
+                raise BadValue("batches must be long enough to be split, found one that is not")
             self._check_count(len(part), self.due and not self.evaluates)
         if len({len(part) for part in parts}) > 1:
             raise BadValue("batches must all have as many draws, found 1 and several")
@@ -375,7 +376,7 @@ class Method(nn.Module):
         if counts is not None:
             rows = checked_counts(counts, self.names, len(losses))
             samples = rows[[each is not None for each in losses]]
-        lacks = keep or len(given) < len(losses)
+        lacks = keep or len(given) < len(losses) or (self.draws > 1 and last_was_short())
         presence = Presence(self.names, self.draws, samples, keep=lacks, due=self.due)
         return Evidence(given, self.params, self.names, representation, self.delivery, presence)
 
