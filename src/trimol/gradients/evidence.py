@@ -324,9 +324,10 @@ class Evidence:
         """A scalar with known gradients: the parameters' (of all processes), and the others'."""
         known: list[tuple[Tensor, Tensor]] = []
         if direction:
-            entered = [id(p) in self.entered for p in self.params]
+            entered = self.entered
+            used = [id(p) in entered for p in self.params]
             device, sharded = self.params[0].device, self.shards is not None
-            shares = sinks.shares_of_use(entered, self.sinks, device, sharded=sharded)
+            shares = sinks.shares_of_use(used, self.sinks, device, sharded=sharded)
             parts = zip(self.params, direction, shares, strict=True)
             known += [
                 (p, part if share == 1 else part * share) for p, part, share in parts if share
