@@ -1,8 +1,13 @@
 """Reading the recorded graph."""
 
+from pathlib import Path
+
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
 from zoo import ZOO, several
 
@@ -87,3 +92,28 @@ def test_a_reentrant_checkpoint_is_an_error(inner: bool) -> None:
     )
     with pytest.raises(ValueError, match=f"^{message}$"):
         record(losses, params)
+
+
+@pytest.mark.skipif(
+    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 8), reason="no FSDP2 on a CPU"
+)
+def test_shards_are_those_of_the_own_model(tmp_path: Path) -> None:
+    """A sharded model, a teacher say, leaves another one's graph as it is."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/one", rank=0, world_size=1)
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        sharded, plain = nn.Linear(2, 3), nn.Linear(2, 3)
+        fully_shard(sharded, mesh=mesh)
+        given, x = list(sharded.parameters()), torch.randn(4, 2)
+        own = record(sharded(x).square().mean(0), given)
+        assert own.shards is not None
+        assert [type(p) for p in own.params] == [nn.Parameter, nn.Parameter]
+        assert own.reached == {id(p) for p in given}
+        other = record(plain(x).square().mean(0), list(plain.parameters()))
+        assert other.shards is None
+        assert [id(p) for p in other.params] == [id(p) for p in other.given]
+        head = record((plain(x) + sharded(x)).square().mean(0), list(plain.parameters()))
+        assert head.shards is not None
+        assert len(head.others) == 2
+    finally:
+        dist.destroy_process_group()

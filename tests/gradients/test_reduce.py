@@ -78,6 +78,11 @@ def mixed(rank: int) -> Results:
     found = {f"mixed {i}": t for i, t in enumerate(reduce.mean_large(tensors))}
     numbers = torch.tensor([[0.1, 1e20], [0.2, -1e20]])[rank]
     found["small"] = reduce.mean_small(numbers)
+    found["sum"] = reduce.sum_small(numbers.double())
+    rows = torch.arange(14.0).view(2, 7) + 10 * rank
+    share = reduce.spread(rows)
+    assert share.shape == (2, 4)  # of eight columns, the last one filled up
+    found["spread"] = torch.stack([reduce.collected(row, 7) for row in share])
     found["small, strided"] = reduce.mean_small(torch.arange(6.0).view(3, 2)[:, 0] + rank)
     return found
 
@@ -142,6 +147,8 @@ def test_tensors_of_several_types_keep_their_type_shape_and_place(found: list[Re
     assert torch.equal(matrix, torch.arange(6.0).view(2, 3).T + 0.5)
     assert torch.equal(other, torch.full((2,), 0.5, dtype=torch.bfloat16))
     torch.testing.assert_close(found[0]["small"], torch.tensor([0.15, 0.0]))
+    torch.testing.assert_close(found[0]["sum"].float(), torch.tensor([0.3, 0.0]))
+    assert torch.equal(found[0]["spread"], torch.arange(14.0).view(2, 7) + 5)
     assert torch.equal(found[0]["small, strided"], torch.tensor([0.5, 2.5, 4.5]))
 
 

@@ -34,7 +34,7 @@ class Graph:
         active: The nodes that depend on the parameters, those where a parameter enters included.
         others: The leaves that require a gradient and are not among the parameters.
         sinks: The nodes that end a forward pass of ``DistributedDataParallel``.
-        shards: How FSDP2 holds parameters of this process, if it does.
+        shards: How FSDP2 holds the parameters or the others, if it does.
     """
 
     losses: Tensor
@@ -139,6 +139,8 @@ def record(losses: Tensor, given: Sequence[Tensor]) -> Graph:
                 else:
                     others.append(leaf)
     check(others, "parameters that losses reach", leaves=True)
+    if shards is not None and not shards.gathered.keys() & {id(t) for t in (*params, *others)}:
+        shards = None  # of another model
     graph = Graph(losses, given, params, nodes, edges, entrances, active, others, sinks, shards)
     if shards is not None:
         shards.check(given, graph.reached, others)

@@ -241,8 +241,8 @@ class Evidence:
 
     @property
     def shards(self) -> Shards | None:
-        """How FSDP2 holds the parameters, if it does."""
-        return self.graphs[0].shards
+        """How FSDP2 holds the parameters or the others, if it does."""
+        return next((graph.shards for graph in self.graphs if graph.shards is not None), None)
 
     @property
     def entered(self) -> set[int]:
