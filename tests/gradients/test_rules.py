@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from zoo import FLASH, TORCH, fuses_groups
 
 from trimol.gradients._graph import outputs, record
 from trimol.gradients._product import directional
@@ -18,7 +19,6 @@ from trimol.gradients._rules import RULES, SYMMETRIC, Unsupported, carry, known
 from trimol.gradients._tangents import push
 
 aten = torch.ops.aten
-TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 Shape = tuple[int, ...]
 
 
@@ -152,7 +152,6 @@ case(
 )
 case("LogSoftmaxBackward0", lambda x: x.log_softmax(-1), (3, 4))
 case("LogSoftmaxBackward0", lambda x: x.log_softmax(0), (3, 4), title="first dimension")
-FLASH = "ScaledDotProductFlashAttentionForCpuBackward0"
 QKV = ((2, 4, 5, 4), (2, 4, 3, 4), (2, 4, 3, 4))
 for _title, _options in {
     "plain": {},
@@ -169,8 +168,7 @@ for _title, _options in {
         title=_title,
     )
 case(
-    # The fused kernel of the CPU takes grouped queries from 2.13 on; before, they are copied.
-    FLASH if TORCH >= (2, 13) else "SafeSoftmaxBackward0",
+    FLASH if fuses_groups() else "SafeSoftmaxBackward0",
     lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
     (2, 4, 5, 4),
     (2, 2, 3, 4),
@@ -478,7 +476,8 @@ def test_what_cannot_carry_tangents_says_so(
     output: Callable[[Tensor], Tensor], message: str
 ) -> None:
     x = torch.randn(3, 4, requires_grad=True)
-    node = output(x).grad_fn
+    result = output(x)  # kept: before 2.7 a node written in Python lives no longer than its output
+    node = result.grad_fn
     with pytest.raises(Unsupported, match=message):
         carry(node, tuple(None if n is None else torch.ones(3, 4) for n, _ in node.next_functions))
 
