@@ -157,3 +157,13 @@ class TestErrors:
         for second in (losses, list(losses), torch.stack(list(losses))):
             with pytest.raises(ValueError, match="are the same losses: each draw must be computed"):
                 modo(losses if second is losses else list(losses), second)
+
+
+def test_info_says_how_far_the_weights_have_moved():
+    x = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    modo = trimol.MoDo([x], 2, gamma=0.01)
+    modo(torch.tensor([1.0, 2.0]) * x, torch.tensor([1.0, 2.0]) * x)
+    # λ − γ(½, 2) = (0.495, 0.48), on the simplex ½ ± 0.0075: 1.5 % of a uniform weight.
+    assert modo.info.moved == pytest.approx(0.015, rel=1e-12)
+    modo(torch.tensor([1.0, 2.0]) * x, torch.tensor([1.0, 2.0]) * x)
+    assert modo.info.moved > 0.025

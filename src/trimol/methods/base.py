@@ -65,6 +65,7 @@ class Info:
         gramian: GᵀG, for the methods that need it.
         product: G1ᵀ(G2 λ), for the methods that need it.
         scale: What `length` and `max_norm` multiplied the direction by; 1 where they did nothing.
+        start: λ of a new instance.
     """
 
     names: Names
@@ -79,6 +80,15 @@ class Info:
     gramian: Tensor | None = None
     product: Tensor | None = None
     scale: float = 1.0
+    start: Tensor | None = None
+
+    @property
+    def moved(self) -> float:
+        """The largest change of a weight since the start, times M: 0.01 is 1 % of a uniform one."""
+        if self.start is None:
+            return 0.0
+        change = self.weights - self.start.to(self.weights)
+        return float(change.abs().max()) * len(self.weights)
 
     @property
     def losses_by_name(self) -> dict[str | int, float]:
@@ -424,6 +434,7 @@ class Method(nn.Module):
             route=evidence.route,
             reason=evidence.reason,
             scale=evidence.scale,
+            start=self._start["weights"],
             **evidence.findings,
         )
         return result
