@@ -70,6 +70,7 @@ def measured(name: str) -> str:
         "threeway": _threeway,
         "peers": _peers,
         "compatibility": _compatibility,
+        "gamma": _gammas,
     }
     if what == "claims":
         own = [row for row in found["rows"] if row["metric"].startswith(part)]
@@ -86,7 +87,9 @@ def measured(name: str) -> str:
 
 
 def _command(name: str) -> str:
-    """What makes a study: `table4-finetune` is a regime of `table4`."""
+    """What makes a study: `table4-finetune` is a regime of `table4`; some are benchmarks."""
+    if (ROOT / "benchmarks" / f"{name}.py").exists():
+        return f"python benchmarks/{name}.py"
     study, regime, _ = name.partition("-finetune")
     return f"trimol reproduce {study}" + (" --regime finetune" if regime else "")
 
@@ -196,6 +199,20 @@ def _compatibility(rows: list[Row]) -> str:
     ]
     table = _table(["torch", "Python", *columns[2:]], lines)
     return f"{table}\n\nFailed:\n\n{_notes(failed)}" if failed else table
+
+
+def _gammas(rows: list[Row]) -> str:
+    """E_ca, R_opt and λ's move by γ, a table a task."""
+    parts = []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        own = [row for row in rows if row["task"] == task]
+        lines = [
+            [row["gamma"], *(f"{row[m]:.2e}" for m in ("E_ca", "R_opt")), f"{row['moved']:.2g}"]
+            for row in own
+        ]
+        title = f"{task}, T = {own[0]['steps']}, {own[0]['n']} seeds: γ"
+        parts.append(_table([title, "E_ca", "R_opt", "λ moved"], lines))
+    return "\n\n".join(parts)
 
 
 def _multitask(rows: list[Row]) -> str:

@@ -221,3 +221,125 @@ def test_one_draw_is_replicated_alike():
         modo = trimol.MoDo([x], 3, gamma=0.1, draws=1)
         modo(own @ x + 1)
         torch.testing.assert_close(weights, modo.weights)
+
+
+# -- gamma="auto" ---------------------------------------------------------------------------------
+
+RUNS = 40
+
+
+def noisy(scale=1.0, steps=RUNS, **options):
+    """λ at every step on three noisy quadratics times ``scale``, and the method."""
+    generator = torch.Generator().manual_seed(1)
+    rows, ends, noise = (
+        torch.randn(*shape, generator=generator, dtype=torch.float64)
+        for shape in ((3, 5), (3,), (steps, 2, 3))
+    )
+    x = torch.zeros(5, dtype=torch.float64, requires_grad=True)
+    modo = trimol.MoDo([x], 3, gamma="auto", **options)
+    optimizer = torch.optim.SGD([x], lr=0.05 / scale)
+    path = []
+    for pair in noise:
+        modo(*(scale * (rows @ x - ends + 0.3 * each).square() for each in pair)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        path.append(modo.weights)
+    return torch.stack(path), modo
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 7.0, 1e6, 1e40])
+def test_auto_takes_the_same_path_whatever_all_losses_are_multiplied_by(scale):
+    plain, scaled = noisy()[0], noisy(scale)[0]
+    torch.testing.assert_close(scaled, plain, rtol=0, atol=1e-12)
+    assert (plain - 1 / 3).abs().max() > 0.1  # and it goes somewhere
+
+
+def test_auto_steps_by_a_running_mean_of_what_the_steps_before_saw():
+    """γ_t = 0.1 / (√t ŝ_t), ŝ with a memory of 0.99, from steps before t alone."""
+    x = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    modo = trimol.MoDo([x], 2, gamma="auto", weights=[0.6, 0.4])
+    weights, total, share = torch.tensor([0.6, 0.4], dtype=torch.float64), 0.0, 0.0
+    for step, sizes in enumerate([(1.0, 2.0), (2.0, 5.0), (1.0, 1.5), (0.5, 3.0)]):
+        slopes = torch.tensor(sizes, dtype=torch.float64)
+        expected = 0.0 if step == 0 else 0.1 / (step**0.5 * total / share)
+        assert float(modo.rate) == pytest.approx(expected, rel=1e-12)
+        modo(slopes * x, slopes * x).backward()
+        product = slopes.square() * weights  # orthogonal gradients
+        weights = project(weights - expected * product)
+        torch.testing.assert_close(modo.weights, weights, rtol=1e-12, atol=0)
+        spread = (product - product.mean()).norm().item()
+        total, share = 0.99 * total + 0.01 * spread, 0.99 * share + 0.01
+
+
+def test_auto_does_not_explode_where_gradients_vanish():
+    x = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    modo = trimol.MoDo([x], 2, gamma="auto")
+    for _ in range(10):
+        modo(torch.tensor([1.0, 2.0]) * x, torch.tensor([1.0, 2.0]) * x)
+    largest = modo.largest.item()
+    for _ in range(500):
+        modo(1e-9 * x, 1e-9 * x)
+    assert modo.largest.item() == largest
+    assert float(modo.rate) == pytest.approx(0.1 / (510**0.5 * 1e-3 * largest), rel=1e-12)
+
+
+def test_auto_where_no_objective_differs_from_another():
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    one = trimol.MoDo([x], 1, gamma="auto")
+    same = trimol.MoDo([x], 2, gamma="auto")
+    for _ in range(3):
+        one(x.sum()[None], x.sum()[None])
+        same(x.sum().expand(2), x.sum().expand(2))
+    assert one.weights.tolist() == [1.0]
+    assert same.weights.tolist() == [0.5, 0.5]
+
+
+def test_auto_keeps_what_it_remembers_through_a_step_that_is_not_finite():
+    _, modo = noisy(steps=3)
+    before = {name: value.clone() for name, value in modo.state_dict().items()}
+    x = modo.params[0]
+    with pytest.warns(RuntimeWarning, match="the weights are kept"):
+        modo(x[:3] * float("nan"), x[:3].square())
+    after = modo.state_dict()
+    for name in ("weights", "spread", "largest", "updates"):
+        assert torch.equal(after[name], before[name])
+
+
+def test_auto_resumes_to_the_bit():
+    whole, _ = noisy()
+    x = torch.zeros(5, dtype=torch.float64, requires_grad=True)
+    _, half = noisy(steps=RUNS)
+    again = trimol.MoDo([x], 3, gamma="auto")
+    again.load_state_dict(half.state_dict())
+    assert torch.equal(again.weights, whole[-1])
+    assert torch.equal(again.rate, half.rate)
+    assert again.reset().updates == 0
+
+
+def test_auto_in_many_runs_at_once_is_auto_in_each():
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(12, 2, 4, 3, 5, generator=generator, dtype=torch.float64)
+    rows *= torch.tensor([1.0, 10.0, 1e-3, 1e6], dtype=torch.float64)[:, None, None]
+    many = trimol.methods.replicated("modo", replicas=4, objectives=3, gamma="auto")
+    alone = [
+        trimol.methods.replicated("modo", replicas=1, objectives=3, gamma="auto") for _ in range(4)
+    ]
+    for first, second in rows:
+        many.direction([first, second])
+        for number, run in enumerate(alone):
+            run.direction([first[number : number + 1], second[number : number + 1]])
+    torch.testing.assert_close(many.weights, torch.cat([run.weights for run in alone]))
+    assert (many.weights - 1 / 3).abs().max() > 0.05
+
+
+def test_auto_is_chosen_at_the_start():
+    modo = trimol.MoDo([torch.zeros(1, requires_grad=True)], 2)
+    with pytest.raises(ValueError, match="gamma must be 'auto' from the start, found it set after"):
+        modo.gamma = "auto"
+    with pytest.raises(ValueError, match="gamma must be 'auto' or a number, found 'fast'"):
+        modo.gamma = "fast"
+    assert modo.gamma == 0.01
+    auto = trimol.MoDo([torch.zeros(1, requires_grad=True)], 2, gamma="auto")
+    auto.gamma = 0.5
+    assert auto.rate == 0.5
+    assert "gamma=0.5" in repr(auto)

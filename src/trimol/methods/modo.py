@@ -1,15 +1,22 @@
 """MoDo: unbiased steps on the weights, by double sampling."""
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Unpack
+from typing import ClassVar, Literal, Unpack
 
+import torch
 from torch import Tensor
 
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.maths.projection import projected, projected_on_host
-from trimol.methods.base import Checked, Method, Needs, Objectives, StepOptions
+from trimol.methods.base import Method, Needs, Objectives, State, StepOptions
+
+Gamma = float | Literal["auto"]
+# With γ = "auto": how far λ goes in its first step, how the running mean forgets, and the least
+# that it may be, relative to the largest it was (where gradients vanish, γ must not grow for ever).
+_FIRST, _MEMORY, _FLOOR = 0.1, 0.99, 1e-3
+_REMEMBERED = ("spread", "largest", "updates")
 
 
 def modo_step(
@@ -18,6 +25,37 @@ def modo_step(
     """λ ← Π_Δ(λ − γ(G1ᵀ(G2 λ) + ρλ)): the λ update of Algorithm 2, on tensors (batchable)."""
     moved = weights - gamma * (product + rho * weights)
     return projected_on_host(moved) if moved.dim() == 2 else projected(moved)
+
+
+def _automatic(spread: Tensor, largest: Tensor, updates: Tensor) -> Tensor:
+    """γ_t = c / (√t ŝ_t): from what the steps before t saw, so that the step stays unbiased.
+
+    Args:
+        spread: The running mean of the spread of the products, as `_remembered` keeps it.
+        largest: The largest that its unbiased value ŝ was.
+        updates: How many steps made it; with none, γ is zero.
+    """
+    scale = torch.maximum(_unbiased(spread, updates), _FLOOR * largest)
+    gamma = _FIRST / (updates.clamp_min(1).sqrt() * scale)
+    return torch.where(scale > 0, gamma, 0.0)
+
+
+def _remembered(
+    spread: Tensor, largest: Tensor, updates: Tensor, slope: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """These three after one more step, whose slope G1ᵀ(G2 λ) + ρλ is given (batchable).
+
+    Its spread is the length of what the projection onto the simplex leaves of it: the slope less
+    its mean. The sum of M products has the unit of a squared loss, and so has this.
+    """
+    seen = torch.linalg.vector_norm(slope - slope.mean(-1, keepdim=True), dim=-1)
+    spread, updates = _MEMORY * spread + (1 - _MEMORY) * seen, updates + 1
+    return spread, torch.maximum(largest, _unbiased(spread, updates)), updates
+
+
+def _unbiased(spread: Tensor, updates: Tensor) -> Tensor:
+    """A running mean that began at zero, without the share that the zero still has."""
+    return spread / (1 - _MEMORY ** updates.clamp_min(1))
 
 
 class MoDo(Method):
@@ -36,7 +74,13 @@ class MoDo(Method):
     The product costs one backward and one forward-mode pass, whatever M: no Jacobian is formed.
 
     Args:
-        gamma: γ, the step size of λ. May be changed between steps (``modo.gamma = …``).
+        gamma: γ, the step size of λ. May be changed between steps (``modo.gamma = …``). It has the
+            unit of one over a squared loss: losses a hundred times larger take a γ ten thousand
+            times smaller. ``"auto"`` needs no unit: λ's path is the same whatever all losses are
+            multiplied by (for ρ = 0). Then :math:`\gamma_t = 0.1 / (\sqrt t\, \hat s_t)` with
+            :math:`\hat s_t` a running mean, over the steps before, of the length of
+            :math:`\nabla F_{z_1}^\top \nabla F_{z_2} \lambda` less its mean: λ goes about
+            0.1/√t in step t. The first step leaves λ as it is, to learn the scale.
         rho: ρ, the regularisation of λ towards uniform.
         weights: λ0, on the simplex; uniform by default.
         draws: 2, or 3: then x moves on a third independent batch alone, the variant that the
@@ -68,15 +112,17 @@ class MoDo(Method):
     )
     reference: ClassVar[str] = "chen2023three"
     shown: ClassVar[tuple[str, ...]] = ("gamma", "rho")
-    gamma = Checked(checks.nonnegative)
     draws: int = 2
+    spread: Tensor
+    largest: Tensor
+    updates: Tensor
 
     def __init__(
         self,
         params: Iterable[Tensor],
         objectives: Objectives,
         *,
-        gamma: float = 0.01,
+        gamma: Gamma = 0.01,
         rho: float = 0.0,
         weights: Tensor | Sequence[float] | None = None,
         draws: int = 2,
@@ -93,18 +139,49 @@ class MoDo(Method):
             )
         self.draws = draws
         self.simultaneous = simultaneous
+        if gamma == "auto":
+            self.carry(**{name: self.weights.new_zeros(()) for name in _REMEMBERED})
         self.gamma = gamma
         self.rho = checks.nonnegative("rho", rho)
 
     @property
+    def gamma(self) -> Gamma:
+        """γ as it was given."""
+        given: Gamma = vars(self)["gamma"]
+        return given
+
+    @gamma.setter
+    def gamma(self, value: Gamma) -> None:
+        if isinstance(value, str):
+            if value != "auto":
+                raise BadValue(f"gamma must be 'auto' or a number, found {value!r}")
+            if "spread" not in self._buffers:
+                raise BadValue("gamma must be 'auto' from the start, found it set afterwards")
+            vars(self)["gamma"] = value
+        else:
+            vars(self)["gamma"] = checks.nonnegative("gamma", value)
+
+    @property
     def due(self) -> bool:
         """As for every method; with γ = 0 the weights never move."""
-        return super().due and self.gamma > 0
+        return super().due and (isinstance(self.gamma, str) or self.gamma > 0)
 
-    def weigh(self, evidence: Evidence) -> Tensor:
+    @property
+    def rate(self) -> float | Tensor:
+        """γ of the next step: what was given, or what ``"auto"`` has come to."""
+        if not isinstance(self.gamma, str):
+            return self.gamma
+        return _automatic(self.spread, self.largest, self.updates)[..., None]
+
+    def weigh(self, evidence: Evidence) -> Tensor | State:
         """λ_{t+1}, from the first two draws, or twice the only one."""
-        product = evidence.product(self.weights, keep_gradient=self.simultaneous)
-        return modo_step(self.weights, product.to(self.weights), self.gamma, self.rho)
+        product = evidence.product(self.weights, keep_gradient=self.simultaneous).to(self.weights)
+        weights = modo_step(self.weights, product, self.rate, self.rho)
+        if not isinstance(self.gamma, str):
+            return weights
+        slope = product + self.rho * self.weights
+        seen = _remembered(self.spread, self.largest, self.updates, slope)
+        return {"weights": weights, **dict(zip(_REMEMBERED, seen, strict=True))}
 
     def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
         """x moves on the mean of both draws, on the third one alone, or on the only one."""
