@@ -164,3 +164,22 @@ def test_metrics_go_down_where_it_does_not() -> None:
     lines = text(many, 60)
     assert any(line.split() == ["objective", "11", "11.00", "11.00"] for line in lines)
     assert not any("…" in line for line in lines)
+
+
+def moving(method: str, last: float) -> StoredRun:
+    """A run of two objectives whose λ ends at (last, 1 − last)."""
+    rows = [
+        {"step": step, "loss/a": 1.0, "loss/b": 1.0, "weight/a": weight, "weight/b": 1 - weight}
+        for step, weight in enumerate((0.5, 0.502, last))
+    ]
+    config = RunConfig(task="digits", method=method, lr=0.1, steps=2, seed=0)
+    return StoredRun(Path("x"), config, {}, table(rows), {"record": rows[-1]}, ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("method", "last", "said"),
+    [("modo", 0.5049, True), ("modo", 0.5051, False), ("static", 0.5, False), ("mgda", 0.5, True)],
+)
+def test_a_run_says_where_its_weights_hardly_moved(method: str, last: float, said: bool) -> None:
+    lines = " ".join(drawn(*summary.render(moving(method, last))))
+    assert ("λ stayed within 1 % of its start: in effect, weights that do not" in lines) is said

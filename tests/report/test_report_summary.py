@@ -168,3 +168,19 @@ def test_every_row_has_as_many_cells_as_there_are_columns(tmp_path, seeds):
     table = summary.final(found)
     assert {len(row) for row in table.rows} == {len(table.columns)}
     assert any(name.startswith("E_caw") for name in table.columns)
+
+
+def test_the_page_says_whose_weights_hardly_moved(tmp_path):
+    def run(method, last):
+        rows = [record(step, OBJECTIVES) for step in (0, 500, 1000)]
+        for row, change in zip(rows, (0.0, 0.001, last), strict=True):
+            shares = (1 / 3 + change, 1 / 3 - change, 1 / 3)
+            row |= {f"weight/{o}": share for o, share in zip(OBJECTIVES, shares, strict=True)}
+        return save(tmp_path / method, config(method), rows)
+
+    (found,) = comparisons([run("modo", 0.0033), run("mgda", 0.0034), run("static", 0.0)])
+    (*_, said) = summary.headline(found)
+    assert said == (
+        "λ stayed within 1 % of its start in every run of modo: in effect, weights that do not "
+        "change."
+    )

@@ -21,6 +21,10 @@ SENTENCES = {
     "E_ca": "conflict: 0 if the update avoids conflict of the losses",
     "E_caw": "conflict: 0 if λ is the λ* that avoids it",
 }
+UNMOVED = (
+    "λ stayed within 1 % of its start: in effect, weights that do not change. Its step size is too "
+    "small for losses of this size."
+)
 _KINDS = ("loss", "test_loss", "weight", "avoiding")
 
 
@@ -94,6 +98,8 @@ def render(run: "StoredRun") -> list["RenderableType"]:
     from rich.padding import Padding
     from rich.text import Text
 
+    from trimol.report._runs import unmoved
+
     record = run.record
     parts: list[RenderableType] = [
         Text(headline(run), style="bold"),
@@ -102,6 +108,8 @@ def render(run: "StoredRun") -> list["RenderableType"]:
     ]
     if conflicts(record):
         parts.append(Padding(Text(conflicts(record)), (0, 0, 0, 2)))
+    if unmoved(run):
+        parts.append(Text(UNMOVED, style="bold red"))
     if warning := worse(run.metrics.row(0, named=True), record):
         parts.append(Text(warning, style="bold red"))
     return parts

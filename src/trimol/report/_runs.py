@@ -20,6 +20,9 @@ ASIDE = (
     *("measure_every", "measure_at", "validation_only", "checkpoint_every"),
 )
 
+# A change of a weight, as a share of a uniform one, up to which λ has hardly moved.
+HARDLY = 0.01
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -117,6 +120,27 @@ def flattened(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration without what does not decide it, its hyper-parameters among the others."""
     flat = {k: v for k, v in config.items() if k not in (*ASIDE, "hyperparameters")}
     return {**flat, **{_free(k, flat): v for k, v in config.get("hyperparameters", {}).items()}}
+
+
+def unmoved(run: StoredRun) -> bool:
+    """Whether λ of a method that moves it was within 1 % of its start whenever it was measured.
+
+    One per cent of a uniform weight, 1/M. One measurement cannot say, nor can one objective.
+    """
+    names = [f"weight/{objective}" for objective in run.objectives]
+    if len(names) < 2 or len(run.metrics) < 2 or not {*names} <= {*run.metrics.columns}:
+        return False
+    method = run.config.method
+    if method not in methods.names() or methods.get(method).needs == "nothing":
+        return False
+    start, *later = run.metrics.select(names).rows()
+    if any(weight is None for row in (start, *later) for weight in row):
+        return False
+    return all(
+        abs(weight - first) * len(names) <= HARDLY
+        for row in later
+        for weight, first in zip(row, start, strict=True)
+    )
 
 
 def command(config: RunConfig) -> str:

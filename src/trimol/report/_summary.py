@@ -17,7 +17,7 @@ from trimol.report._numbers import (
     shortened,
     unit,
 )
-from trimol.report._runs import Comparison, Setting, columns, flattened, last
+from trimol.report._runs import Comparison, Setting, columns, flattened, last, unmoved
 from trimol.report._triangle import AXES, Triangle
 from trimol.runs.statistics import finite_mean
 from trimol.runs.store import DIRECTION, StoredRun
@@ -38,8 +38,8 @@ class Table:
 
 
 def headline(comparison: Comparison) -> tuple[str, ...]:
-    """What was compared, and which method ended with the smallest errors: two sentences."""
-    return (_compared(comparison), *_smallest(comparison))
+    """What was compared, which method ended with the smallest errors, and whose λ did not move."""
+    return (_compared(comparison), *_smallest(comparison), *_unmoved(comparison))
 
 
 def final(comparison: Comparison) -> Table:
@@ -181,6 +181,17 @@ def _smallest(comparison: Comparison) -> list[str]:
         if len(known) > 1:
             parts.append(f"{name} error {column}: {_lowest(known)}")
     return [f"Smallest {'; '.join(parts)}."] if parts else []
+
+
+def _unmoved(comparison: Comparison) -> list[str]:
+    """Where λ hardly moved in any run: what is compared there is static weighting."""
+    labels = [s.label for s in comparison.settings if s.runs and all(map(unmoved, s.runs))]
+    if not labels:
+        return []
+    return [
+        f"λ stayed within 1 % of its start in every run of {listed(labels)}: in effect, weights "
+        "that do not change."
+    ]
 
 
 def _lowest(ends: dict[str, list[float]]) -> str:
