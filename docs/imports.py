@@ -38,6 +38,7 @@ LAYERS = (
 ANYWHERE = (
     "_version",
     "_checks",
+    "_digests",
     "_docstrings",
     "_extras",
     "_failures",
