@@ -69,6 +69,7 @@ def measured(name: str) -> str:
         "fig4": _fig4,
         "threeway": _threeway,
         "peers": _peers,
+        "settings": _settings,
         "compatibility": _compatibility,
         "gamma": _gammas,
     }
@@ -213,6 +214,26 @@ def _gammas(rows: list[Row]) -> str:
         title = f"{task}, T = {own[0]['steps']}, {own[0]['n']} seeds: γ"
         parts.append(_table([title, "E_ca", "R_opt", "λ moved"], lines))
     return "\n\n".join(parts)
+
+
+def _settings(rows: list[Row]) -> str:
+    """Methods by settings; what is refused or takes another way is said below, once a line."""
+    columns = list(dict.fromkeys(row["setting"] for row in rows))
+    notes: dict[str, str] = {}
+    lines = []
+    for method in dict.fromkeys(row["method"] for row in rows):
+        own = {row["setting"]: row for row in rows if row["method"] == method}
+        lines.append([method, *(_outcome(own[column], notes) for column in columns)])
+    said = [f"{mark}: {line}" for line, mark in notes.items()]
+    return f"{_table(['', *columns], lines)}\n\n{_notes(said)}"
+
+
+def _outcome(row: Row, notes: dict[str, str]) -> str:
+    """One cell; its line gets a letter."""
+    said = {"slow": f"exact, slow ({row.get('ratio')}×)"}.get(row["verdict"], row["verdict"])
+    if row["line"]:
+        said += f" ({notes.setdefault(row['line'], chr(ord('a') + len(notes)))})"
+    return said
 
 
 def _multitask(rows: list[Row]) -> str:
