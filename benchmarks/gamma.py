@@ -74,7 +74,7 @@ def means(found: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", nargs="+", default=TASKS)
     parser.add_argument("--gammas", nargs="+", type=float, default=GAMMAS)
     parser.add_argument("--seeds", type=int, default=3)
