@@ -45,9 +45,15 @@ def rows_of(task: str, gammas: Sequence[float], seeds: int, steps: int) -> list[
 
 def trained(task: str, gamma: Any, seeds: list[int], steps: int) -> list[dict[str, float]]:
     """R_opt, E_ca and λ's move of every replica; NaN for those that diverged."""
-    lr = configure(task, "modo", steps=1).lr
+    config, own = configure(task, "modo", steps=1), tasks.get(task)()
+    samples = min(config.batch_size, len(own.data_for(0).train[0]))
     replicas = Replicas(
-        tasks.get(task)(), "modo", seeds=seeds, lr=lr, hyperparameters={"gamma": gamma}
+        own,
+        "modo",
+        seeds=seeds,
+        lr=config.lr,
+        batch_size=samples,
+        hyperparameters={"gamma": gamma},
     )
     start, seen = replicas.method.weights, []
     for _ in range(MEASUREMENTS):
