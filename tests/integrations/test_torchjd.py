@@ -317,3 +317,15 @@ def test_random_guests_leave_the_global_generator_alone():
 def test_bad_arguments(options, error, message):
     with pytest.raises(error, match=message):
         TorchJD([torch.zeros(2, requires_grad=True)], 2, **options)
+
+
+def test_autocast_does_not_round_what_a_guest_computes():
+    def direction(enabled):
+        x = torch.linspace(1, 2, 40).requires_grad_()
+        method = TorchJD([x], 2, guest=aggregation.ConFIG())
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            scalar = method([(x / 3).square().sum(), (x - 7).square().sum()])
+        scalar.backward()
+        return x.grad
+
+    assert torch.equal(direction(enabled=True), direction(enabled=False))

@@ -116,6 +116,30 @@ def test_dropout_draws_the_same_numbers_again_and_none_more():
     assert torch.equal(torch.get_rng_state(), after)
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_autocast_rounds_what_the_losses_compute_and_nothing_else(name):
+    """These losses are sums of elements, which autocast leaves in float32."""
+
+    def step(enabled, micro):
+        x = torch.linspace(1, 2, 40).requires_grad_()
+        method = TABLE[name].new([x])
+        scale = torch.tensor([1.0, 2.0, 3.0])[:, None]
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            function = lambda z: ((x * scale - z) ** 2 / 7).sum(1)  # noqa: E731
+            draws = torch.linspace(0.1, 0.3, method.draws).tolist()
+            if micro:
+                scalar = method.accumulate(function, [draws, draws])
+            else:
+                scalar = method(*map(function, draws))
+        scalar.backward()
+        return x.grad, method.weights
+
+    for micro in (False, True):
+        (wanted, weights), (found, own) = step(False, micro), step(True, micro)
+        assert torch.equal(found, wanted)
+        assert torch.equal(own, weights)
+
+
 def test_one_graph_is_held_at_a_time():
     alive, most = [0], [0]
 
@@ -238,6 +262,9 @@ class TestErrors:
         for short in ([(1.0, None)], trimol.pairs([torch.ones(1)])):
             with pytest.raises(ValueError, match="long enough to be split, found one that is not"):
                 modo.accumulate(lambda z: x * z, short)
+        for whole in (torch.ones(2, 1), {"x": 1.0}):
+            with pytest.raises(TypeError, match=rf"sequences, .* found {type(whole).__name__}: "):
+                modo.accumulate(lambda z: x * z, [whole])
         with pytest.raises(ValueError, match=r"sizes must be 1 numbers above 0, found \[1, 2\]"):
             modo.accumulate(lambda z: x * z, [(1.0, 2.0)], sizes=[1, 2])
 

@@ -28,7 +28,7 @@ from trimol.gradients._delivery import Delivery
 from trimol.gradients._graph import record
 from trimol.gradients._params import checked, trainable
 from trimol.gradients._product import directional
-from trimol.gradients._rows import all_rows, gram
+from trimol.gradients._rows import all_rows, combined, gram
 from trimol.gradients._scalar import weighted
 from trimol.gradients._sharded import Shards
 from trimol.gradients.evidence import Evidence
@@ -206,9 +206,13 @@ class Accumulated(Evidence):
         """The scalar worth λᵀF whose gradient is G λ, the mean over the micro-batches."""
         used = range(self._count)[draws] or range(self._count)
         if self._rows is not None and not self._has_others:
-            return self.scalar_along(weights, weights.to(self._rows) @ self._rows)
-        direction, others = self._gradients(weights, used)
-        return self._handed_on(weights, used, direction, others)
+            gramian = self.findings.get("gramian")
+            gramian = gram(self._rows) if gramian is None else gramian
+            with no_autocast():
+                direction = combined(weights, self._rows, gramian)
+            return self.scalar_along(weights, direction)
+        gradients, others = self._gradients(weights, used)
+        return self._handed_on(weights, used, gradients, others)
 
     def scalar_along(self, weights: Tensor, direction: Tensor) -> Tensor:
         """The scalar worth λᵀF whose gradient is ``direction``; the others' are computed."""

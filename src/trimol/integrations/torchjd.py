@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from trimol._extras import require
 from trimol._failures import BadType, BadValue
 from trimol.gradients import Evidence, NonFinite
+from trimol.gradients._autocast import no_autocast
 from trimol.integrations._capture import Capture, put
 from trimol.methods import Method
 from trimol.methods.base import Needs, Objectives, StepOptions
@@ -104,7 +105,7 @@ class TorchJD(Method):
         """The guest's weights; λ0 if it gives a direction, which is kept for `scalar`."""
         shown = self._shown(evidence)
         speaker = getattr(self.guest, self._inner) if self._inner else self.guest
-        with torch.no_grad(), _seeded(self.seed, int(self.step), shown.device):
+        with torch.no_grad(), no_autocast(), _seeded(self.seed, int(self.step), shown.device):
             answer: Tensor = speaker(shown)
         if not answer.isfinite().all():
             raise NonFinite

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from trimol import _checks as checks
 from trimol._checks import Names
 from trimol._checks import Objectives as Objectives
-from trimol._failures import BadValue
+from trimol._failures import BadType, BadValue
 from trimol.data._draws import last_was_short
 from trimol.gradients import Evidence, Losses, NonFinite
 from trimol.gradients import _reduce as reduce
@@ -324,7 +324,7 @@ class Method(nn.Module):
             >>> x.grad.shape, int(modo.step)
             (torch.Size([2]), 1)
         """
-        parts = [list(batch) for batch in batches]
+        parts = [_as_draws(batch) for batch in batches]
         if not parts:
             raise BadValue("batches must hold a micro-batch, found none")
         for part in parts:
@@ -522,6 +522,16 @@ class Checked:
 
     def __set__(self, method: object, value: float) -> None:
         vars(method)[self.name] = self.check(self.name, value)
+
+
+def _as_draws(batch: Any) -> list[Any]:
+    """A micro-batch as its draws: neither a tensor nor a mapping is a sequence of batches."""
+    if not isinstance(batch, Sequence):
+        raise BadType(
+            "batches must hold micro-batches that are sequences, with a batch for every draw, "
+            f"found {type(batch).__name__}: write [batch] for one draw"
+        )
+    return list(batch)
 
 
 def _home(device: torch.device) -> torch.device:

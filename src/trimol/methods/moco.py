@@ -9,6 +9,7 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
+from trimol.gradients._autocast import no_autocast
 from trimol.gradients._rows import gram
 from trimol.maths.projection import projected
 from trimol.methods.base import Checked, Method, Needs, Objectives, State, StepOptions
@@ -127,7 +128,9 @@ class MoCo(Method):
             return evidence.scalar(after)
         live = torch.tensor([p.requires_grad for p in self.params])
         rows = self.tracker if live.all() else self.tracker[..., self._columns(live)]
-        return evidence.scalar_along(after, (after.to(rows)[..., None, :] @ rows)[..., 0, :])
+        with no_autocast():
+            direction = (after.to(rows)[..., None, :] @ rows)[..., 0, :]
+        return evidence.scalar_along(after, direction)
 
     def _moved(self, rows: Tensor, live: Tensor) -> Tensor:
         """Y + β(g − Y) in the columns of parameters that have gradients; g where it is the first.
