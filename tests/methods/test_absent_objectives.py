@@ -190,6 +190,23 @@ def test_kept_steps_are_saved_and_reset():
     assert int(two.reset().kept) == 0
 
 
+@pytest.mark.parametrize("prefix", ["", "method."])
+def test_a_state_of_before_steps_were_kept_loads(prefix):
+    x = torch.ones(2, requires_grad=True)
+    one, two = trimol.MGDA([x], 2), trimol.MGDA([x], 2)
+    one([x[0], None])
+    one(x**2)
+    one.kept.zero_()
+    holder = torch.nn.Module()
+    holder.method = two
+    two([x[0], None])
+    saved = one.state_dict(prefix=prefix)
+    del saved[f"{prefix}kept"]
+    (holder if prefix else two).load_state_dict(saved)
+    assert (int(two.step), int(two.kept)) == (2, 0)
+    assert f"{prefix}kept" not in saved
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     counts=st.lists(

@@ -499,6 +499,12 @@ class Method(nn.Module):
                 f"{'s, one per independent batch' if self.draws > 1 else ''}, found {given}"
             )
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
+        """As every module; a state of before steps were `kept` has kept none."""
+        if f"{prefix}skipped" in state_dict:
+            state_dict.setdefault(f"{prefix}kept", torch.zeros_like(self.kept))
+        super()._load_from_state_dict(state_dict, prefix, *more)
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Follow ``.to()`` to another device, but keep λ in float64 and the counters on the CPU."""
         device = _home(fn(torch.empty(0)).device)
