@@ -181,6 +181,45 @@ def test_evaluation_leaves_out_what_is_absent():
         assert trimol.MGDA([x], ["ctr", "cvr"])({"ctr": x[0], "cvr": None}).item() == 1.0
 
 
+def test_evaluation_leaves_out_what_has_no_sample():
+    x = torch.tensor([2.0, torch.nan], requires_grad=True)
+    with torch.no_grad():
+        assert trimol.MGDA([x], 2)(x, counts=[3, 0]).item() == 1.0
+
+
+@pytest.mark.parametrize("name", ["static", "mgda", "modo"])
+@pytest.mark.parametrize("how", ["divided by 0", "constant 0", "constant NaN", "of another model"])
+def test_a_loss_without_a_sample_may_be_anything(name, how):
+    """As None: zero times the gradient of a sum divided by no samples would be NaN."""
+
+    def step(none):
+        model, method = fresh(name)
+        vectors = [model.losses(batch(seed=seed)) for seed in range(method.draws)]
+        others = {
+            "divided by 0": [(v[1] * 0) / torch.zeros(()) for v in vectors],
+            "constant 0": [torch.zeros(())] * len(vectors),
+            "constant NaN": [torch.tensor(torch.nan)] * len(vectors),
+            "of another model": [torch.ones((), requires_grad=True) * 2 for _ in vectors],
+        }[how]
+        pairs = zip(vectors, others, strict=True)
+        rows = [{"ctr": v[0], "cvr": None if none else other, "time": v[2]} for v, other in pairs]
+        method(*rows, counts=[{"ctr": 4, "cvr": 0, "time": 2}] * len(rows)).backward()
+        return flat_gradient(model.parameters()), method.info
+
+    (wanted, told), (found, info) = step(none=True), step(none=False)
+    assert torch.equal(found, wanted)
+    assert found.isfinite().all()
+    assert (info.kept, info.absent) == (told.kept, told.absent) == (1, ("cvr",))
+
+
+def test_losses_without_any_sample_may_be_constant():
+    x = torch.ones(2, requires_grad=True)
+    mgda = trimol.MGDA([x], 2)
+    for nothing in (torch.zeros(2), [torch.zeros(())] * 2):
+        mgda(nothing, counts=[0, 0]).backward()
+    assert (mgda.info.kept, x.grad.tolist()) == (2, [0.0, 0.0])
+
+
 def test_kept_steps_are_saved_and_reset():
     x = torch.ones(2, requires_grad=True)
     one, two = trimol.MGDA([x], 2), trimol.MGDA([x], 2)
@@ -266,6 +305,12 @@ def test_the_plain_loop_keeps_the_weights_on_a_last_batch_that_cannot_be_split()
 
 
 class TestErrors:
+    def test_the_gradient_of_what_has_no_sample_cannot_be_taken_out_of_a_vector(self):
+        x = torch.ones(2, requires_grad=True)
+        line = "a finite gradient where counts is 0, found nan for objective 'cvr', whose has none"
+        with pytest.raises(ValueError, match=line):
+            trimol.MGDA([x], ["ctr", "cvr"])(x * 0 / torch.tensor([1.0, 0.0]), counts=[1, 0])
+
     def test_a_loss_that_is_not_zero_must_reach_the_parameters(self):
         x = torch.ones(2, requires_grad=True)
         with pytest.raises(ValueError, match="objective 1 reaches none of the given parameters"):

@@ -1,5 +1,6 @@
 """Counted objectives on two processes, of which one often lacks labels: as one process with all."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +22,20 @@ METHODS: dict[str, Any] = {
     "modo": trimol.MoDo,
     "famo": trimol.FAMO,
 }
-CASES = [(name, how) for name in METHODS for how in ("none", "ddp")]
+CASES = [(name, how) for name in METHODS for how in ("none", "ddp", "nan")]
 
 
 class Labelled(nn.Module):
     """A network whose forward gives the losses of what has a label, and how many there are."""
 
-    def __init__(self, net: TwoHeads) -> None:
+    def __init__(self, net: TwoHeads, mean: Callable[[Tensor, Tensor], Tensor]) -> None:
         super().__init__()
-        self.net = net
+        self.net, self.mean = net, mean
 
     def forward(self, x: Tensor, y: Tensor, known: Tensor) -> list[Tensor]:
         shared = self.net.trunk(x)
         errors = [(head(shared)[:, 0] - y[:, m]).square() for m, head in enumerate(self.net.heads)]
-        return [masked_mean(each, known[:, m]) for m, each in enumerate(errors)]
+        return [self.mean(each, known[:, m]) for m, each in enumerate(errors)]
 
 
 def labels(step: int, draw: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -52,8 +53,8 @@ def labels(step: int, draw: int) -> tuple[Tensor, Tensor, Tensor]:
 
 def trained(name: str, how: str, rank: int | None) -> dict[str, Tensor]:
     net = network()
-    model: nn.Module = Labelled(net)
-    if rank is not None and how == "ddp":
+    model: nn.Module = Labelled(net, _divided if how == "nan" else masked_mean)
+    if rank is not None and how != "none":
         model = DistributedDataParallel(model)
     own = {"gamma": 0.1} if name == "modo" else {}
     method = METHODS[name](net.trunk.parameters(), ["a", "b", "c"], **own)
@@ -82,6 +83,11 @@ def trained(name: str, how: str, rank: int | None) -> dict[str, Tensor]:
         "kept": method.kept,
         "losses": method.info.losses,
     }
+
+
+def _divided(losses: Tensor, known: Tensor) -> Tensor:
+    """A mean whose value and gradient are NaN where nothing is known."""
+    return (losses * known).sum() / known.sum()
 
 
 def _average(net: nn.Module) -> None:

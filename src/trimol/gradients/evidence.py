@@ -6,7 +6,7 @@ without repeating a backward that was done for the evidence.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import combinations
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node, get_gradient_edge
 
-from trimol._checks import Names, names
+from trimol._checks import Names, in_order, names
 from trimol._failures import BadValue
 from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
@@ -81,6 +81,8 @@ class Evidence:
         self.delivery, self.scale = delivery, 1.0
         self.representation = representation
         self.names = _called(objectives)
+        if presence is not None and presence.counts is not None:
+            draws = _counted(draws, presence.counts, self.names, self.given)
         vectors, there = loss_vectors(draws, self.names)
         self.draws = [_connected(vector, self.given) for vector in vectors]
         _check_distinct(self.draws)
@@ -97,7 +99,10 @@ class Evidence:
 
     def _find(self, declared: Sequence[Sequence[bool]]) -> None:
         """Which objectives there are; vectors whose mean over draws and processes is then F."""
-        presence, pairs = self.presence, zip(self.graphs, declared, strict=True)
+        presence = self.presence
+        if presence is not None and presence.counts is not None:  # a 0 is as good as None
+            declared = (torch.tensor(declared) & (presence.counts > 0)).tolist()
+        pairs = zip(self.graphs, declared, strict=True)
         there = [_reached(graph, self.names, own, presence) for graph, own in pairs]
         if presence is None:
             return
@@ -115,7 +120,22 @@ class Evidence:
         if factors is not None:
             self.draws = [_shared(v, own) for v, own in zip(self.draws, factors, strict=True)]
             self.graphs = [record(vector, self.given) for vector in self.draws]
+            self._check_gradients(values, factors)
         self.losses = presence.losses.to(values.device)
+
+    def _check_gradients(self, values: Tensor, factors: Tensor) -> None:
+        """Of vectors computed as one: zero times the gradient of a loss without a sample is 0."""
+        bad = ~values.isfinite().cpu() & (factors == 0)
+        for draw, place in bad.nonzero().tolist() if self.shards is None else []:
+            vector, leaves = self.draws[draw], [*self.params, *self.others]
+            with self.apart(), hooks.muted(leaves):
+                found = pulled(vector, leaves, torch.zeros_like(vector))
+            if not all(bool(g.isfinite().all()) for g in found):
+                raise BadValue(
+                    "losses must have a finite gradient where counts is 0, found "
+                    f"{values[draw, place]:g} for objective {self.names[place]!r}, whose has none: "
+                    "say None, or trimol.tasks.masked_mean"
+                )
 
     def _look(self, presence: Presence) -> None:
         """A loss that is 0 on all processes, with a zero gradient, beside others that are not 0."""
@@ -461,9 +481,61 @@ def _connected(vector: Tensor, params: Sequence[Tensor]) -> Tensor:
             "losses must have one that is not None on every process, where parameters are sharded, "
             "found none"
         )
-    zeros = vector.to(params[0])
-    nothing = [p.reshape(-1)[:0].sum() for p in params]  # exactly 0, whatever the parameters
-    return zeros + torch.stack([each.to(zeros) for each in nothing]).sum()
+    return _reaching(vector.to(params[0]), params)
+
+
+def _reaching(value: Tensor, leaves: Sequence[Tensor]) -> Tensor:
+    """The value, with a graph that reaches the leaves: zero gradients."""
+    nothing = [leaf.reshape(-1)[:0].sum() for leaf in leaves]  # exactly 0, whatever they are
+    return value + torch.stack([each.to(value) for each in nothing]).sum()
+
+
+def _counted(
+    draws: Sequence[Losses], counts: Tensor, called: Names, params: Sequence[Tensor]
+) -> list[Losses]:
+    """Loss vectors in which the losses without a sample are harmless, whatever they are.
+
+    The mean of nothing may be NaN, and where it divides by the number of samples, zero times its
+    gradient is, too. It becomes None; but on several processes, where wrappers of the model wait
+    for all that its forward gave, a zero that reaches what it reached.
+
+    Args:
+        draws: The loss vectors.
+        counts: How many samples there are of each objective, vectors × M.
+        called: The objectives' names.
+        params: The parameters.
+    """
+    return [
+        _counted_vector(losses, own, called, params, f"losses (draw {i + 1})")
+        for i, (losses, own) in enumerate(zip(draws, counts.tolist(), strict=True))
+    ]
+
+
+def _counted_vector(
+    losses: Losses, counts: list[float], called: Names, params: Sequence[Tensor], name: str
+) -> Losses:
+    """One loss vector; see `_counted`."""
+    if isinstance(losses, Tensor):
+        return losses if losses.requires_grad or any(counts) else [None] * len(counts)
+    given = in_order(name, losses, called) if isinstance(losses, Mapping) else [*losses]
+    if len(given) != len(counts):
+        return given  # `loss_vectors` says so
+    pairs = zip(given, counts, strict=True)
+    return [f if n or not isinstance(f, Tensor) else _harmless(f, params) for f, n in pairs]
+
+
+def _harmless(loss: Tensor, params: Sequence[Tensor]) -> Tensor | None:
+    """A loss without a sample, which is to count nothing."""
+    if not loss.requires_grad:
+        return None
+    if loss.isfinite().all():
+        return loss
+    if not reduce.is_distributed():
+        return None
+    graph = record(loss, params)
+    leaves = [*(p for p in graph.params if id(p) in graph.entrances), *graph.others]
+    # FSDP2's own backward has to pass the model.
+    return loss if graph.shards is not None else _reaching(torch.zeros_like(loss), leaves)
 
 
 def _reached(

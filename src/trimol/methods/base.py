@@ -289,7 +289,7 @@ class Method(nn.Module):
                 objective without any is absent, whatever its loss.
         """
         if self.evaluates:
-            return self.evaluated(losses)
+            return self.evaluated(losses, counts)
         return self._take(self._evidence(losses, keep, counts))
 
     def accumulate(
@@ -348,11 +348,15 @@ class Method(nn.Module):
         """Whether a call is no step now: in eval mode, or where no gradients are wanted."""
         return not (self.training and torch.is_grad_enabled())
 
-    def evaluated(self, losses: Sequence[Losses | None]) -> Tensor:
+    def evaluated(self, losses: Sequence[Losses | None], counts: Counts | None = None) -> Tensor:
         """λᵀF, the mean over the loss vectors; with a graph where they have one."""
         given = [each for each in losses if each is not None]
         self._check_count(len(given), due=False)
         vectors, _ = loss_vectors(given, self.names, graph=False)
+        samples = self._samples(counts, losses)
+        if samples is not None:  # what has no sample counts nothing, whatever its loss
+            pairs = zip(vectors, samples, strict=True)
+            vectors = [torch.where(own.to(v.device) > 0, v, 0.0) for v, own in pairs]
         value = torch.stack([weighted(vector, self.weights) for vector in vectors]).mean()
         if value.requires_grad and not self._trained_in_eval:
             value.register_hook(self._warn_of_eval)
@@ -382,13 +386,16 @@ class Method(nn.Module):
         given = [each for each in losses if each is not None]
         if not given:
             raise BadValue(f"losses must have a vector that is not None, found {len(losses)} None")
-        samples = None
-        if counts is not None:
-            rows = checked_counts(counts, self.names, len(losses))
-            samples = rows[[each is not None for each in losses]]
+        samples = self._samples(counts, losses)
         lacks = keep or len(given) < len(losses) or (self.draws > 1 and last_was_short())
         presence = Presence(self.names, self.draws, samples, keep=lacks, due=self.due)
         return Evidence(given, self.params, self.names, representation, self.delivery, presence)
+
+    def _samples(self, counts: Counts | None, losses: Sequence[Losses | None]) -> Tensor | None:
+        """The counts of the loss vectors that are there, vectors × M."""
+        if counts is None:
+            return None
+        return checked_counts(counts, self.names, len(losses))[[f is not None for f in losses]]
 
     @property
     def delivery(self) -> Delivery:

@@ -91,7 +91,7 @@ class MGDAUB(Method):
             representation: Z: the tensor (or tensors) between the shared parameters and the heads.
         """
         if self.evaluates:
-            return self.evaluated(losses)
+            return self.evaluated(losses, counts)
         return self._take(self._evidence(losses, keep, counts, _checked(representation)))
 
     def weigh(self, evidence: Evidence) -> Tensor:
