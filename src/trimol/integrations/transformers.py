@@ -12,13 +12,13 @@ every checkpoint and loaded on resume.
 
 import io
 from collections.abc import Callable, Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from trimol import _digests as digests
 from trimol._extras import require
 from trimol._failures import BadValue, RunError
 from trimol._files import from_here, replace
@@ -30,7 +30,6 @@ from trimol.training._checkpoint import check_keys, check_shapes, check_weights
 _theirs: Any = require("transformers", extra="integrations", purpose="the Trainer with a method")
 
 FILE = "trimol_method.pt"  # in the folder of each checkpoint
-_DIGEST = 32  # bytes
 
 Inputs = Mapping[str, Any]
 
@@ -141,8 +140,10 @@ def _save(method: Method, path: Path) -> None:
     """Write a method's state, whole, with its digest as the comment that ends a zip archive."""
     buffer = io.BytesIO()
     torch.save({"method": type(method).__name__, "state": method.state_dict()}, buffer)
-    content = buffer.getvalue()[:-2] + _DIGEST.to_bytes(2, "little")  # the comment's length
-    replace(path, content + sha256(content).digest())
+    buffer.seek(-2, io.SEEK_END)  # the length of the comment
+    buffer.write(len(digests.PLACE).to_bytes(2, "little") + digests.PLACE)
+    digests.seal(buffer)
+    replace(path, buffer.getbuffer())
 
 
 def _load(method: Method, path: Path) -> None:
@@ -166,6 +167,6 @@ def _read(path: Path) -> Any:
             "λ would start anew (if that is meant, start from its weights: from_pretrained)"
         )
     content = path.read_bytes()
-    if sha256(content[:-_DIGEST]).digest() != content[-_DIGEST:]:
+    if digests.written(content) is None or not digests.intact(content):
         raise RunError(f"{from_here(path)} is damaged: resume from another checkpoint")
     return torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
