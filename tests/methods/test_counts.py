@@ -112,6 +112,20 @@ def said(rank: int, case: str) -> str:
         elif case == "none on all":
             mgda([x[0] ** 2, None])
             return f"kept {mgda.info.kept}, absent {mgda.info.absent}"
+        elif case in ("static_graph", "find_unused_parameters"):
+            net = network()
+            model = DistributedDataParallel(Labelled(net, masked_mean), **{case: True})
+            losses = model(*labels(0, 0)) if rank else [None] * 3
+            trimol.MGDA(net.parameters(), 3)(losses, counts=[rank] * 3)
+        elif case == "no representation":
+            mgdaub = trimol.MGDAUB([x], ["a", "b"])
+            z = 2 * x
+            losses = [z[0] ** 2, 2 * z[1]] if rank else [None, None]
+            mgdaub(losses, counts=[rank, rank], representation=z)
+            return f"weights {[round(weight, 6) for weight in mgdaub.weights.tolist()]}"
+        elif case == "a list beside a vector":
+            mgda(x**2 if rank else [x[0] ** 2, None], counts=[1, rank])
+            return f"kept {mgda.info.kept}"
         elif case == "one short draw":
             modo(x**2, x**4 if rank else None)
             return f"kept {modo.info.kept}, updated {modo.info.updated}"
@@ -124,7 +138,15 @@ ON_SOME = (
     "counts must be given where an objective is absent on some processes only, found objective 'b' "
     "so, and no counts"
 )
+PASSES = (
+    "losses must pass DistributedDataParallel's forward on every process, found some on which none "
+    "does: give zeros that do (trimol.tasks.masked_mean), and counts"
+)
 TOLD = {
+    "static_graph": PASSES,
+    "find_unused_parameters": PASSES,
+    "no representation": "weights [0.2, 0.8]",
+    "a list beside a vector": "kept 0",
     "none on one": ON_SOME,
     "zero on one": ON_SOME,
     "counts on one": "counts must be given on every process or on none, found both",

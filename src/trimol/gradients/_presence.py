@@ -54,24 +54,25 @@ class Presence:
         self.asked = self.keeps = keep
         self.silent: set[int] = set()
 
-    def join(self, values: Tensor, there: Tensor) -> None:
+    def join(self, values: Tensor, there: Tensor, *, waits: bool = False) -> None:
         """Find out, together with the other processes, what there is.
 
         Args:
             values: The losses, vectors × M, whatever number stands for those that are not there.
             there: Which of them are.
+            waits: Whether they passed a wrapper of the model, which waits for the user's backward.
         """
         self.own = self._checked(there) if self.counts is not None else there.double()
         rows = torch.zeros(2, self.draws, len(self.called), dtype=torch.float64)
         sums = torch.where(self.own > 0, values.detach().cpu().double() * self.own, 0.0)
         rows[:, : len(self.own)] = torch.stack([self.own, sums])
         here = (self.own > 0).any(0).double()
-        asks = torch.tensor([float(self.keeps), float(self.counts is not None)])
+        asks = torch.tensor([self.keeps, self.counts is not None, waits]).double()
         if reduce.is_distributed():
             device = torch.device("cpu") if values.device.type == "mps" else values.device
-            said = torch.cat([asks.double(), here, rows.flatten()]).to(device)
+            said = torch.cat([asks, here, rows.flatten()]).to(device)
             said = reduce.mean_small(said).cpu()
-            asks, here, flat = said.split([2, len(here), rows.numel()])
+            asks, here, flat = said.split([len(asks), len(here), rows.numel()])
             rows = flat.view_as(rows)
         self.total, self.sums = rows.unbind()
         self._check_together(asks, here)
@@ -109,6 +110,11 @@ class Presence:
         )
 
     @property
+    def is_empty(self) -> bool:
+        """Whether this process is known to have no sample at all."""
+        return hasattr(self, "own") and not bool(self.own.any())
+
+    @property
     def _together(self) -> bool:
         """Whether all draws are one batch: only where new weights are due are they told apart."""
         return self.keeps or not self.due
@@ -129,6 +135,11 @@ class Presence:
         counted = float(asks[1])
         if 0 < counted < 1:
             raise BadValue("counts must be given on every process or on none, found both")
+        if 0 < asks[2] < 1:
+            raise BadValue(
+                "losses must pass DistributedDataParallel's forward on every process, found some "
+                "on which none does: give zeros that do (trimol.tasks.masked_mean), and counts"
+            )
         for place in ((here > 0) & (here < 1)).nonzero().flatten().tolist() if not counted else []:
             raise BadValue(
                 f"counts must be given where an objective is absent on some processes only, found "

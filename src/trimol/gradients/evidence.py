@@ -113,7 +113,7 @@ class Evidence:
         values = torch.stack([vector.detach() for vector in self.draws])
         if alone and not (values == 0).any():
             return  # the usual step: all objectives are there, on this one process
-        presence.join(values, torch.tensor(there))
+        presence.join(values, torch.tensor(there), waits=bool(self.sinks))
         if presence.due and not presence.keeps:
             self._look(presence)
         factors = presence.factors()
@@ -185,7 +185,8 @@ class Evidence:
         self.route, size = "rows", checked_chunk(chunk, graph)
         if of is not None:
             graph = record(graph.losses, trainable(checked(of)))
-            _check_reach(self.names, _unreached(graph, inside=True), "tensors")
+            if self.presence is None or not self.presence.is_empty:  # then zeros are its part
+                _check_reach(self.names, _unreached(graph, inside=True), "tensors")
         with graph.apart():
             if of is not None and not all(tensor.is_leaf for tensor in of):
                 return self._noted("gramian", own_gramian(graph))

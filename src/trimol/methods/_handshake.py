@@ -92,9 +92,10 @@ def of_tensors(name: str, tensors: Iterable[Tensor]) -> dict[str, Any]:
     }
 
 
-def _length(losses: Any) -> int | str:
+def _length(losses: Any) -> tuple[int] | str:
+    """The shape of the vector that they are to be: one process may have a list, with None."""
     counted = isinstance(losses, (Sequence, Mapping))
-    return len(losses) if counted else type(losses).__name__
+    return (len(losses),) if counted else type(losses).__name__
 
 
 def _bits(tensor: Tensor) -> int:
