@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -202,6 +203,26 @@ def test_a_resumed_loop_measures_at_the_same_steps(options: dict[str, Any]) -> N
 
 
 # --- sinks ----------------------------------------------------------------------------------------
+
+
+def test_weights_that_hardly_moved_are_said_once() -> None:
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    small = 1e-3
+
+    def losses(z: Tensor) -> Tensor:
+        return small * (x - z).square()
+
+    for method, says in ((trimol.MoDo([x], 2), True), (trimol.Static([x], 2), False)):
+        monitor = Monitor(losses, method, train=[torch.zeros(2)], every=60)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for _ in range(240):
+                method(*[losses(torch.zeros(2)) for _ in range(method.draws)]).backward()
+                monitor.step()
+        said = [str(each.message) for each in told if "within 1 %" in str(each.message)]
+        assert len(said) == says
+        assert not says or said[0].startswith("MoDo: the weights are within 1 % of their start aft")
+        assert not says or "120 steps" in said[0]
 
 
 def full_disk(record: Record) -> None:

@@ -12,6 +12,7 @@ from trimol import methods
 from trimol.report._numbers import short
 from trimol.runs.config import RunConfig
 from trimol.runs.store import StoredRun
+from trimol.training.records import HARDLY
 
 # What does not tell two settings of a method apart: the task (which tells comparisons apart), the
 # seed, and when a run was measured and saved.
@@ -19,9 +20,6 @@ ASIDE = (
     *("task", "task_options", "source", "seed"),
     *("measure_every", "measure_at", "validation_only", "checkpoint_every"),
 )
-
-# A change of a weight, as a share of a uniform one, up to which λ has hardly moved.
-HARDLY = 0.01
 
 
 @dataclass(frozen=True)

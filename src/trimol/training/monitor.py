@@ -1,6 +1,7 @@
 """`Monitor`: the three errors while a loop of your own trains, in two lines of it."""
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from numbers import Real
@@ -18,7 +19,9 @@ from trimol.gradients import Losses
 from trimol.gradients import _reduce as reduce
 from trimol.methods import Method
 from trimol.training.assessment import evaluating
-from trimol.training.records import ERRORS, Record, Sink, from_errors
+from trimol.training.records import ERRORS, HARDLY, Record, Sink, from_errors
+
+_PATIENCE = 100  # steps, before the weights are said to stand still
 
 
 class SinkFailed(RuntimeError):
@@ -120,6 +123,7 @@ class Monitor:
         self.samples: int | None = None
         self.last: Record | None = None
         self._watch = _Watch(clock, method.params[0].device)
+        self._told = False
 
     def step(self, samples: int | None = None) -> Record | None:
         """Count one step of the loop, and measure if it is due.
@@ -148,6 +152,7 @@ class Monitor:
         with self._watch.measuring(), evaluating(self.model) if self.model else nullcontext():
             record = self._record()
         self.last = record
+        self._tell_unmoved()
         if not reduce.is_distributed() or dist.get_rank() == 0:
             self._hand_over(record)
         return record
@@ -193,6 +198,22 @@ class Monitor:
             weights=self.method.weights,
         )
         return record | bounds
+
+    def _tell_unmoved(self) -> None:
+        """Say once that λ is where it began, after steps that should have moved it."""
+        info = self.method.info
+        if self._told or info is None or self.steps < _PATIENCE or info.moved > HARDLY:
+            return
+        if self.method.needs == "nothing" or len(info.weights) == 1:
+            return
+        self._told = True
+        warnings.warn(
+            f"{type(self.method).__name__}: the weights are within 1 % of their start after "
+            f"{self.steps} steps: this is static weighting, unless their step size is made larger "
+            "(said once)",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
     def _losses(self, batch: Any) -> Losses:
         """The losses of a batch, in the method's order where they come by name."""

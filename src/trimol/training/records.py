@@ -26,6 +26,9 @@ from torch import Tensor
 if TYPE_CHECKING:
     from trimol.errors import Errors
 
+# A change of a weight, as a share of a uniform one, up to which λ has hardly moved.
+HARDLY = 0.01
+
 Record = dict[str, float | int]
 Sink = Callable[[Record], None]
 # How records call the errors, and how `Errors` does.
