@@ -44,8 +44,12 @@ def names(objectives: Objectives) -> Names:
     Traceback (most recent call last):
     trimol._failures.BadValue: objectives must be different names, or a number, found ['a', 'a']
     """
+    if isinstance(objectives, Integral):
+        return tuple(range(count("objectives", objectives)))
     if isinstance(objectives, str) or not isinstance(objectives, Sequence):
-        return tuple(range(count("objectives", objectives)))  # type: ignore[arg-type]
+        raise BadNumber(
+            f"objectives must be a list of different names, or a whole number, found {objectives!r}"
+        )
     given = tuple(objectives)
     if not given or not all(isinstance(n, str) for n in given) or len({*given}) < len(given):
         raise BadValue(f"objectives must be different names, or a number, found {list(given)}")

@@ -2,7 +2,9 @@
 
 import copy
 import pickle
+import re
 
+import numpy as np
 import pytest
 import torch
 from problems import batch, network
@@ -83,6 +85,13 @@ def test_a_loss_that_may_not_be_negative_is_named(kind):
 def test_bad_names(wrong):
     with pytest.raises((ValueError, TypeError), match=r"^objectives must be .* found "):
         trimol.Static([torch.zeros(1, requires_grad=True)], wrong)
+
+
+@pytest.mark.parametrize("wrong", ["ctr", {"a": 1, "b": 2}.keys(), np.array(["a", "b"]), None, 2.0])
+def test_what_is_no_list_of_names_is_told_that_it_may_be_one(wrong):
+    line = "objectives must be a list of different names, or a whole number, found "
+    with pytest.raises(ValueError, match=f"^{line}{re.escape(repr(wrong))}$"):
+        trimol.MoDo([torch.zeros(1, requires_grad=True)], wrong)
 
 
 def test_bounds_by_name():
