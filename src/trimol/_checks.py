@@ -45,7 +45,7 @@ def names(objectives: Objectives) -> Names:
     trimol._failures.BadValue: objectives must be different names, or a number, found ['a', 'a']
     """
     if isinstance(objectives, Integral):
-        return tuple(range(count("objectives", objectives)))
+        return tuple(range(count("objectives", objectives)))  # type: ignore[arg-type]
     if isinstance(objectives, str) or not isinstance(objectives, Sequence):
         raise BadNumber(
             f"objectives must be a list of different names, or a whole number, found {objectives!r}"

@@ -305,6 +305,13 @@ def test_the_plain_loop_keeps_the_weights_on_a_last_batch_that_cannot_be_split()
 
 
 class TestErrors:
+    def test_counts_are_one_for_each_objective(self):
+        x = torch.ones(1, requires_grad=True)
+        with pytest.raises(
+            TypeError, match="counts must be one number for each objective, found 3"
+        ):
+            trimol.MGDA([x], ["ctr"])([x.sum()], counts=3)
+
     def test_the_gradient_of_what_has_no_sample_cannot_be_taken_out_of_a_vector(self):
         x = torch.ones(2, requires_grad=True)
         line = "a finite gradient where counts is 0, found nan for objective 'cvr', whose has none"

@@ -267,6 +267,8 @@ class TestErrors:
                 modo.accumulate(lambda z: x * z, [whole])
         with pytest.raises(ValueError, match=r"sizes must be 1 numbers above 0, found \[1, 2\]"):
             modo.accumulate(lambda z: x * z, [(1.0, 2.0)], sizes=[1, 2])
+        with pytest.raises(ValueError, match=r"sizes must be 1 numbers above 0, found \[inf\]"):
+            modo.accumulate(lambda z: x * z, [(1.0, 2.0)], sizes=[float("inf")])
 
     def test_absent_objectives_are_refused(self):
         x = torch.ones(2, requires_grad=True)

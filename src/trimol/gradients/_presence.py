@@ -11,14 +11,14 @@ and moves along Σ λ_m ∇f_m of the objectives that are there. What decides is
 with the losses' values, so that all processes decide alike, errors included.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from trimol._checks import Names, in_order
-from trimol._failures import BadValue
+from trimol._failures import BadType, BadValue
 from trimol.gradients import _reduce as reduce
 
 Counts = Tensor | Sequence[Any] | Mapping[str, Any]
@@ -158,6 +158,8 @@ def checked_counts(counts: Counts, called: Names, vectors: int) -> Tensor:
     >>> checked_counts({"cvr": 0, "ctr": 3}, ("ctr", "cvr"), 1)
     tensor([[3., 0.]], dtype=torch.float64)
     """
+    if not isinstance(counts, Tensor | Iterable):
+        raise BadType(f"counts must be one number for each objective, found {counts!r}")
     rows = list(counts) if _is_rows(counts) else [counts]
     if len(rows) != vectors:
         raise BadValue(f"counts must have a row for each loss vector, {vectors}, found {len(rows)}")

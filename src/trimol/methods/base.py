@@ -1,5 +1,6 @@
 """What every method has in common: losses in, one scalar out, state that survives a checkpoint."""
 
+import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -334,7 +335,7 @@ class Method(nn.Module):
         if len({len(part) for part in parts}) > 1:
             raise BadValue("batches must all have as many draws, found 1 and several")
         counted = [1.0] * len(parts) if sizes is None else list(sizes)
-        if len(counted) != len(parts) or not all(size > 0 for size in counted):
+        if len(counted) != len(parts) or not all(0 < size < math.inf for size in counted):
             raise BadValue(f"sizes must be {len(parts)} numbers above 0, found {counted}")
         shares = [size / sum(counted) for size in counted]
         evidence = Accumulated(losses, parts, shares, self.params, self.names, self.delivery)
