@@ -175,6 +175,22 @@ def test_where_all_are_absent_nothing_moves():
     assert (scalar.item(), x.grad.tolist(), mgda.info.absent) == (0.0, [0.0, 0.0], ("ctr", "cvr"))
 
 
+def test_a_short_batch_makes_one_step_of_each_method_and_no_more():
+    """Where nothing is dealt after it, steps on draws of the user's own moved λ no more."""
+    x = torch.tensor([2.0, 3.0], requires_grad=True)
+    methods = [trimol.MoDo([x], 2), trimol.MoDo([x], 2)]
+    trimol.data.dealt(torch.arange(1), 2)
+    for method in methods:
+        for _ in range(3):
+            method(x**2, x**3)
+        assert (int(method.kept), method.info.updated) == (1, True)
+    for _ in range(2):
+        trimol.data.dealt(torch.arange(1), 2)
+        methods[0](x**2, x**3)
+    assert int(methods[0].kept) == 3
+    trimol.data.dealt(torch.arange(2), 2)
+
+
 def test_evaluation_leaves_out_what_is_absent():
     x = torch.tensor([2.0, 3.0], requires_grad=True)
     with torch.no_grad():

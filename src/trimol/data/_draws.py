@@ -34,6 +34,7 @@ class _Last(threading.local):
     """What was dealt last, in each thread: losses do not tell which batch they are of."""
 
     is_short = False
+    number = 0  # of the short batches that were dealt
 
 
 _last = _Last()
@@ -131,12 +132,13 @@ def dealt(batch: Batch, k: int) -> tuple[Batch, ...]:
         (tensor([0]), tensor([0]))
     """
     _last.is_short = whole_number("k", k, least=1) > 1 and 0 < batch_size(batch) < k
+    _last.number += _last.is_short
     return (batch,) * k if _last.is_short else split(batch, k)
 
 
-def last_was_short() -> bool:
-    """Whether the batch that this thread dealt last had too few samples to be split."""
-    return bool(_last.is_short)
+def short_number() -> int:
+    """Which of the batches that were too short this thread dealt last, from 1; 0 if it was none."""
+    return _last.number if _last.is_short else 0
 
 
 def split(batch: Batch, k: int) -> tuple[Batch, ...]:

@@ -14,7 +14,7 @@ from trimol import _checks as checks
 from trimol._checks import Names
 from trimol._checks import Objectives as Objectives
 from trimol._failures import BadType, BadValue
-from trimol.data._draws import last_was_short
+from trimol.data._draws import short_number
 from trimol.gradients import Evidence, Losses, NonFinite
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._accumulated import Accumulated
@@ -195,6 +195,7 @@ class Method(nn.Module):
         self._said: set[int] = set()
         self._begun = self._trained_in_eval = False
         self._met = False
+        self._short = 0
         self._reach = Reach()
 
     def carry(self, **state: Tensor) -> None:
@@ -388,9 +389,18 @@ class Method(nn.Module):
         if not given:
             raise BadValue(f"losses must have a vector that is not None, found {len(losses)} None")
         samples = self._samples(counts, losses)
-        lacks = keep or len(given) < len(losses) or (self.draws > 1 and last_was_short())
+        short = self._is_of_short_batch()  # asked in every step
+        lacks = keep or len(given) < len(losses) or short
         presence = Presence(self.names, self.draws, samples, keep=lacks, due=self.due)
         return Evidence(given, self.params, self.names, representation, self.delivery, presence)
+
+    def _is_of_short_batch(self) -> bool:
+        """Whether this step is on a batch that was dealt whole for every draw.
+
+        Such a batch makes one step: the next one, if nothing was dealt, has draws of the user's.
+        """
+        last, self._short = self._short, short_number()
+        return self.draws > 1 and self._short not in (0, last)
 
     def _samples(self, counts: Counts | None, losses: Sequence[Losses | None]) -> Tensor | None:
         """The counts of the loss vectors that are there, vectors × M."""
