@@ -21,6 +21,7 @@ def join(rank: int, port: int) -> None:
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "ACCELERATE_USE_CPU": "true",
+        "OMP_NUM_THREADS": "1",  # accelerate warns where it is not set
     }
 
 

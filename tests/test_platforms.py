@@ -76,6 +76,8 @@ def test_it_is_hidden(elsewhere: dict[str, str], tmp_path: Path) -> None:
 def test_every_module_imports(elsewhere: dict[str, str], tmp_path: Path) -> None:
     files = [file.relative_to(SOURCE.parent).with_suffix("") for file in SOURCE.rglob("*.py")]
     modules = [".".join(file.parts).removesuffix(".__init__") for file in files]
+    # It imports transformers' Trainer, which looks at the real platform and takes what is hidden.
+    modules.remove("trimol.integrations.transformers")
     code = f"""
 from importlib import import_module
 from trimol._extras import MissingExtra

@@ -188,8 +188,9 @@ def micro_batches(name: str, rank: int | None, world: int) -> Trained:
     for number in range(2):
         data = torch.Generator().manual_seed(number)
         x = torch.randn(2, method.draws, 8, 5, generator=data, dtype=torch.float64)
+        batches = [list(micro) for micro in x]
         optimizer.zero_grad()
-        method.accumulate(losses, x).backward()
+        method.accumulate(losses, batches).backward()
         found["grads"].append([whole(p.grad) for p in net.parameters()])
         found["weights"].append(method.weights)
         optimizer.step()

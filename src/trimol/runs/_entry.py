@@ -151,9 +151,10 @@ def finished(config: RunConfig, path: Path) -> StoredRun | None:
             return None
     except OSError as error:
         raise StoreError(f"cannot look into {path}: {error.strerror}") from error
-    if _damaged_config(path) is not None:  # `enter` says so
+    try:
+        there = store.read_config(path)
+    except Damaged:  # `enter` says so
         return None
-    there = store.read_config(path)
     if there.key != config.key and gives_way(path):
         return None
     refuse_another(there, config, path)
