@@ -270,6 +270,14 @@ class TestErrors:
         with pytest.raises(ValueError, match=r"sizes must be 1 numbers above 0, found \[inf\]"):
             modo.accumulate(lambda z: x * z, [(1.0, 2.0)], sizes=[float("inf")])
 
+    def test_a_zero_without_a_gradient_is_refused(self):
+        """MGDA stood still on it, without a word."""
+        x = torch.ones(2, requires_grad=True)
+        with pytest.raises(ValueError, match="found 0 without a gradient for 'cvr'"):
+            trimol.MGDA([x], ["ctr", "cvr"]).accumulate(
+                lambda z: torch.stack([(x * z).square().sum(), (x * 0 * z).sum()]), [[1.0], [2.0]]
+            )
+
     def test_absent_objectives_are_refused(self):
         x = torch.ones(2, requires_grad=True)
         with pytest.raises(ValueError, match="must be there for every objective, found None for 1"):

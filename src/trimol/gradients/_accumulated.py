@@ -173,7 +173,17 @@ class Accumulated(Evidence):
     def _all_rows(self) -> Tensor:
         """Gᵀ, kept for the scalar."""
         self._rows = self._mean_rows(self.given)
+        self._check_there(self._rows)
         return self._rows
+
+    def _check_there(self, rows: Tensor) -> None:
+        """An objective without a sample in any micro-batch has no say: 0 is not its loss."""
+        silent = (self.losses == 0).to(rows.device) & ~rows.any(1)
+        if silent.any() and not silent.all():
+            raise BadValue(
+                "losses of accumulated micro-batches must be there for every objective, found 0 "
+                f"without a gradient for {self.names[int(silent.nonzero()[0])]!r}"
+            )
 
     def _mean_rows(self, of: Sequence[Tensor]) -> Tensor:
         self.route, total = "rows", None
