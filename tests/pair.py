@@ -1,5 +1,6 @@
-"""Two processes on one machine, as ``accelerate launch`` sets them up."""
+"""Several processes on one machine: as ``accelerate launch`` sets two up, or met in a folder."""
 
+import datetime
 import os
 import socket
 from collections.abc import Callable, Iterable
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch.multiprocessing.spawn import spawn, start_processes
 
 
@@ -23,6 +25,18 @@ def join(rank: int, port: int) -> None:
         "ACCELERATE_USE_CPU": "true",
         "OMP_NUM_THREADS": "1",  # accelerate warns where it is not set
     }
+
+
+def meet(rank: int, world: int, folder: str | Path) -> None:
+    """Make this process one of so many that find each other in a folder; none waits for ever."""
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/meeting{world}",
+        rank=rank,
+        world_size=world,
+        timeout=datetime.timedelta(seconds=60),
+    )
 
 
 def forked(work: Callable[..., None], *args: Any) -> None:

@@ -1,6 +1,5 @@
 """Every mode of DistributedDataParallel gives what one process gives on the joined batch."""
 
-import datetime
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 import trimol
+from pair import meet
 
 WORLD, STEPS, M = 2, 3, 4
 Model = nn.Module
@@ -124,14 +124,7 @@ CASES = [
 
 
 def work(rank: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/meeting",
-        rank=rank,
-        world_size=WORLD,
-        timeout=datetime.timedelta(seconds=60),
-    )
+    meet(rank, WORLD, folder)
     found = {}
     for case in CASES:
         try:

@@ -1,6 +1,5 @@
 """Evidence of the global batch: two processes agree with one process on the joined batch."""
 
-import datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch.multiprocessing as mp
 from torch import Tensor, nn
 from zoo import several
 
+from pair import meet
 from trimol.gradients import Evidence, gramian, jacobian, product
 from trimol.gradients import _reduce as reduce
 from trimol.gradients import _rows as rows
@@ -88,14 +88,7 @@ def mixed(rank: int) -> Results:
 
 
 def work(rank: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/rendezvous",
-        rank=rank,
-        world_size=WORLD,
-        timeout=datetime.timedelta(seconds=60),
-    )
+    meet(rank, WORLD, folder)
     try:
         assert reduce.is_distributed()
         share = slice(rank * 6, (rank + 1) * 6)

@@ -1,6 +1,5 @@
 """Parameters that FSDP2 shards: several processes do what one does with the joined batch."""
 
-import datetime
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from torch.multiprocessing.spawn import spawn
 from torch.utils.checkpoint import checkpoint
 
 import trimol
+from pair import meet
 from trimol._failures import BadValue
 from trimol.gradients import gramian, jacobian, product
 from trimol.testing import Row, Step
@@ -409,14 +409,7 @@ SAVED = ("modo", "moco")
 
 
 def work(rank: int, world: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/meeting{world}",
-        rank=rank,
-        world_size=world,
-        timeout=datetime.timedelta(seconds=60),
-    )
+    meet(rank, world, folder)
     found: dict[Any, Any] = {}
     for case in CASES if world == 2 else FOUR:
         found[case] = train(ROWS[case[0]], case[1], rank, world)

@@ -1,6 +1,5 @@
 """Two processes that do not run the same: all are told what differs, and none hangs."""
 
-import datetime
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 import trimol
+from pair import meet
 from trimol._failures import BadValue
 from trimol.tasks import Batch, Data, Task
 from trimol.training import start, train
@@ -232,14 +232,7 @@ def alike(rank: int) -> dict[str, Any]:
 
 
 def work(rank: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/meeting",
-        rank=rank,
-        world_size=WORLD,
-        timeout=datetime.timedelta(seconds=60),
-    )
+    meet(rank, WORLD, folder)
     told = {name: outcome(case[rank], rank) for name, case in CASES.items()}
     torch.save({"told": told, "alike": alike(rank)}, f"{folder}/{rank}.pt")
     dist.destroy_process_group()
