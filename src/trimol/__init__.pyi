@@ -18,6 +18,7 @@ from trimol.errors import Estimate as Estimate
 from trimol.errors import conflict_over_runs as conflict_over_runs
 from trimol.errors import estimate as estimate
 from trimol.errors import measure as measure
+from trimol.gradients import effect as effect
 from trimol.methods._citation import citation as citation
 from trimol.tasks import Data as Data
 from trimol.tasks import Settings as Settings

@@ -1,3 +1,4 @@
+from trimol.gradients._effect import effect as effect
 from trimol.gradients._product import product as product
 from trimol.gradients._rows import gramian as gramian
 from trimol.gradients._rows import jacobian as jacobian

@@ -204,6 +204,11 @@ def is_dtensor(tensor: Tensor) -> bool:
     return module is not None and isinstance(tensor, module.DTensor)
 
 
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor as it is; all of it, where every process holds a shard."""
+    return tensor.full_tensor() if is_dtensor(tensor) else tensor  # type: ignore[attr-defined]
+
+
 def _groups(state: Any) -> list[Any]:
     """The groups of parameters that a module's state gathers together (before torch 2.12: one)."""
     groups = getattr(state, "_fsdp_param_groups", None)
