@@ -26,11 +26,12 @@ from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import gradient, norm
 from trimol.gradients._delivery import Delivery
 from trimol.gradients._graph import record
-from trimol.gradients._params import checked, trainable
+from trimol.gradients._params import checked, split, trainable
 from trimol.gradients._product import directional
 from trimol.gradients._rows import all_rows, combined, gram
 from trimol.gradients._scalar import weighted
 from trimol.gradients._sharded import Shards
+from trimol.gradients._steps import Stepping
 from trimol.gradients.evidence import Evidence
 from trimol.gradients.losses import Losses, loss_vector
 
@@ -45,6 +46,7 @@ class Accumulated(Evidence):
         params: The parameters that the method weighs.
         called: The objectives' names.
         delivery: How long the direction is to be, and what the others get.
+        stepping: The optimizer that the weights are chosen for; without, the gradient itself.
     """
 
     def __init__(
@@ -55,7 +57,9 @@ class Accumulated(Evidence):
         params: Sequence[Tensor],
         called: Names,
         delivery: Delivery,
+        stepping: Stepping | None = None,
     ) -> None:
+        self.stepping = stepping
         self.given = trainable(params)
         self.params: Sequence[Tensor] = self.given  # what a graph holds of them, once there is one
         self.names, self.delivery = called, delivery
@@ -66,7 +70,7 @@ class Accumulated(Evidence):
         self._rows, self._second_gradient = None, None
         self._random: dict[tuple[int, int], list[Tensor]] = {}
         self._values: dict[tuple[int, int], Tensor] = {}
-        self._rounding, self._has_others, self._dtype = 0.0, False, torch.float32
+        self._coarsest, self._has_others, self._dtype = 0.0, False, torch.float32
         self._sinks: list[Node] = []
         self._shards: Shards | None = None
         self._used: set[int] = set()
@@ -99,14 +103,14 @@ class Accumulated(Evidence):
                 if (i, draw) not in self._values:  # no graph was needed so far
                     with torch.no_grad():
                         self._compute(i, draw)
-        return self._mean(range(self._count))
+        return self._mean_losses(range(self._count))
 
     @property
     def _count(self) -> int:
         """How many draws a micro-batch has."""
         return len(self.batches[0])
 
-    def _mean(self, draws: Sequence[int]) -> Tensor:
+    def _mean_losses(self, draws: Sequence[int]) -> Tensor:
         """This process's losses, the mean over these draws."""
         return sum(  # type: ignore[return-value]
             share * torch.stack([self._values[i, draw] for draw in draws]).mean(0)
@@ -133,7 +137,7 @@ class Accumulated(Evidence):
             own = Evidence([self._compute(i, draw)], self.given, self.names)
             self.params, self._sinks, self._shards = own.params, own.sinks, own.shards
             self._used |= own.entered
-            self._rounding = max(self._rounding, own.graphs[0].rounding)
+            self._coarsest = max(self._coarsest, own.graphs[0].rounding)
             self._has_others |= bool(own.others)
             self._dtype = torch.promote_types(own.draws[0].dtype, torch.float32)
             yield share, own
@@ -155,14 +159,15 @@ class Accumulated(Evidence):
     def gramian(self, *, chunk: int | None = None, of: Sequence[Tensor] | None = None) -> Tensor:
         """GᵀG of the mean gradients, which are held: M of them."""
         if of is None:
-            return self._noted("gramian", gram(self._all_rows()))
+            return self._noted("gramian", self.gram(self._all_rows()))
+        self._refuse_metric("accumulated micro-batches and gradients of some parameters alone")
         leaves = trainable(checked(of))
         if not all(tensor.is_leaf for tensor in leaves):
             raise BadValue(
                 "accumulated micro-batches must share what is differentiated, found a "
                 "representation, which each has of its own"
             )
-        return self._noted("gramian", gram(self._mean_rows(leaves)))
+        return self._noted("gramian", gram(self._mean_rows([0], leaves)))
 
     def jacobian(self) -> Tensor:
         """Gᵀ: the mean over the micro-batches."""
@@ -172,7 +177,7 @@ class Accumulated(Evidence):
 
     def _all_rows(self) -> Tensor:
         """Gᵀ, kept for the scalar."""
-        self._rows = self._mean_rows(self.given)
+        self._rows = self._mean_rows([0], self.given)
         self._check_there(self._rows)
         return self._rows
 
@@ -185,15 +190,40 @@ class Accumulated(Evidence):
                 f"without a gradient for {self.names[int(silent.nonzero()[0])]!r}"
             )
 
-    def _mean_rows(self, of: Sequence[Tensor]) -> Tensor:
+    def _mean_rows(self, used: Sequence[int], of: Sequence[Tensor]) -> Tensor:
         self.route, total = "rows", None
-        for share, own in self._each(0):
-            graph = record(own.draws[0], of)
-            with no_autocast(), graph.apart(), hooks.muted(self.params):
-                rows = all_rows(graph) * share
-            total = rows if total is None else total.add_(rows)
+        for draw in used:
+            for share, own in self._each(draw):
+                graph = record(own.draws[0], of)
+                with no_autocast(), graph.apart(), hooks.muted(graph.params):
+                    rows = all_rows(graph) * (share / len(used))
+                total = rows if total is None else total.add_(rows)
         assert total is not None
         return total
+
+    def _rows_of(self, used: Sequence[Any], params: Sequence[Tensor]) -> Tensor:
+        """Gᵀ on these parameters, the mean over the draws used."""
+        if self._rows is not None and len(params) == len(self.given):
+            return self._rows
+        return self._mean_rows(used, params)
+
+    def _falls_of(
+        self, used: Sequence[Any], params: Sequence[Tensor], moved: Sequence[Tensor]
+    ) -> Tensor:
+        """Gᵀs, the mean over micro-batches, draws and processes."""
+        total = torch.zeros(len(self.names), dtype=torch.float64)
+        for draw in used:
+            for share, own in self._each(draw):
+                graph = record(own.draws[0], params)
+                with no_autocast(), graph.apart():
+                    local = directional(graph, moved).values
+                total += local.cpu().double() * (share / len(used))
+        return reduce.mean_small(total.to(self.params[0].device))
+
+    @property
+    def _rounding(self) -> float:
+        """The coarsest rounding of all graphs so far."""
+        return self._coarsest
 
     def product(self, weights: Tensor, *, keep_gradient: bool = False) -> Tensor:
         """G1ᵀ(G2 λ): first all of v = G2 λ, then each G1_iᵀ v."""
@@ -203,7 +233,7 @@ class Accumulated(Evidence):
                 found = gradient(own.draws[0], self.params, weights * share, retain=False)
             parts = own.graphs[0].widened(found)
             vector = [a.add_(b) for a, b in zip(vector, parts, strict=True)] if vector else parts
-        joined = reduce.mean_large(vector)
+        joined = self._in_metric(reduce.mean_large(vector))
         total = torch.zeros_like(weights)
         for share, own in self._each(0):
             with no_autocast(), own.apart():
@@ -228,7 +258,7 @@ class Accumulated(Evidence):
         """The scalar worth λᵀF whose gradient is ``direction``; the others' are computed."""
         used = range(self._count)
         others = self._gradients(weights, used)[1] if self._has_others else {}
-        return self._handed_on(weights, used, self._split(direction), others)
+        return self._handed_on(weights, used, split(direction, self.params), others)
 
     def _handed_on(
         self,
@@ -239,8 +269,7 @@ class Accumulated(Evidence):
     ) -> Tensor:
         """The scalar with these gradients on the parameters and on the others."""
         _ = self.own_losses  # of all micro-batches and draws, from here on
-        value = weighted(self._mean(used).to(self._dtype), weights)
-        if self.delivery.rescales or self.shards is not None or self.sinks:
+        if self.guards or self.delivery.rescales or self.shards is not None or self.sinks:
             direction = reduce.mean_large(direction)  # else DistributedDataParallel averages it
         if self.delivery.rescales:
             direction = self._rescaled(direction, used)
@@ -248,6 +277,9 @@ class Accumulated(Evidence):
         gradients: Sequence[Tensor] = [found for _, found in others.values()]
         if self.shards is not None:
             gradients = self.shards.joined(self.others, gradients)
+        if self.guards:
+            weights, direction, gradients = self._guarded(weights, used, direction, gradients)
+        value = weighted(self._mean_losses(used).to(self._dtype), weights)
         return self._attached(value, direction, gradients)
 
     def _rescaled(self, direction: Sequence[Tensor], used: Sequence[int]) -> Sequence[Tensor]:
@@ -256,7 +288,7 @@ class Accumulated(Evidence):
         if self.delivery.length == "mean gradient":
             uniform = torch.full((len(self.names),), 1 / len(self.names), dtype=torch.float64)
             mean = norm(reduce.mean_large(self._gradients(uniform, used)[0]))
-            rounding = self._rounding
+            rounding = self._coarsest
         factor = self.delivery.factor(norm(direction), mean, rounding)
         self.scale = factor.item()
         return [part * factor.to(part) for part in direction]

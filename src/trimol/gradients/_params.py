@@ -37,3 +37,9 @@ def trainable(params: Sequence[Tensor]) -> list[Tensor]:
     if not live:
         raise BadValue(f"params must hold a tensor that requires grad, found {len(params)} frozen")
     return live
+
+
+def split(flat: Tensor, params: Sequence[Tensor]) -> list[Tensor]:
+    """A flat vector as one tensor for each parameter, of its shape."""
+    parts = flat.split([p.numel() for p in params])
+    return [part.view(p.shape) for part, p in zip(parts, params, strict=True)]

@@ -71,6 +71,16 @@ def spread(rows: Tensor) -> Tensor:
     return own / world
 
 
+def share(vector: Tensor) -> Tensor:
+    """This rank's share of a vector that all ranks have, as `spread` deals columns out."""
+    if not is_distributed():
+        return vector
+    world, rank = dist.get_world_size(), dist.get_rank()
+    width = -(-len(vector) // world)
+    padded = torch.nn.functional.pad(vector, (0, world * width - len(vector)))
+    return padded[rank * width : (rank + 1) * width]
+
+
 def collected(share: Tensor, width: int) -> Tensor:
     """A vector of ``width`` entries from every rank's share of it."""
     return torch.cat(_gathered(share.contiguous()))[:width] if is_distributed() else share

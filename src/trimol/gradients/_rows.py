@@ -97,27 +97,29 @@ def gramian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = Non
         return gram_of(graph, checked_chunk(chunk, graph))
 
 
-def gram_of(graph: Graph, chunk: int) -> Tensor:
-    """The Gramian of a graph, of gradients that are held ``chunk`` at a time."""
+def gram_of(graph: Graph, chunk: int, scale: Tensor | None = None) -> Tensor:
+    """The Gramian of a graph, of gradients that are held ``chunk`` at a time; see `gram`."""
     size, spread = len(graph.losses), graph.spreads
+    scale = reduce.share(scale) if spread and scale is not None else scale
     if chunk >= size:
-        return spread_gram(all_rows(graph, spread=spread), spread)
+        return spread_gram(all_rows(graph, spread=spread), spread, scale)
     result = float64(graph.losses.new_empty(size, size))
     for start, rows in row_blocks(graph, chunk, spread=spread):
         here = slice(start, start + len(rows))
-        result[here, here] = gram(rows)
+        result[here, here] = gram(rows, scale)
         for other, columns in row_blocks(graph, chunk, start + chunk, spread=spread):
             there = slice(other, other + len(columns))
-            result[here, there] = products(rows, columns)
+            result[here, there] = products(rows, columns, scale)
             result[there, here] = result[here, there].T
             del columns  # before the next block is made
         del rows
     return reduce.sum_small(result) if spread else result
 
 
-def spread_gram(rows: Tensor, spread: bool) -> Tensor:
-    """J Jᵀ: the sum over the processes, where each has but its share of the columns."""
-    return reduce.sum_small(gram(rows)) if spread else gram(rows)
+def spread_gram(rows: Tensor, spread: bool, scale: Tensor | None = None) -> Tensor:
+    """As `gram`: the sum over the processes, where each has but its share of the columns."""
+    own = gram(rows, scale)
+    return reduce.sum_small(own) if spread else own
 
 
 def own_gramian(graph: Graph) -> Tensor:
@@ -129,9 +131,9 @@ def own_gramian(graph: Graph) -> Tensor:
     return reduce.mean_small(gram(all_rows(graph, joined=False))) / reduce.processes()
 
 
-def gram(rows: Tensor) -> Tensor:
-    """J Jᵀ of (…, M, d) rows, symmetric to the bit, in float64."""
-    product = products(rows, rows)
+def gram(rows: Tensor, scale: Tensor | None = None) -> Tensor:
+    """J Jᵀ of (…, M, d) rows, symmetric to the bit, in float64; J S Jᵀ with ``scale``, (d,), S."""
+    product = products(rows, rows, scale)
     return (product + product.mT) / 2
 
 
@@ -145,21 +147,32 @@ def combined(weights: Tensor, rows: Tensor, gramian: Tensor) -> Tensor:
     spent = wide.abs() @ gramian.diagonal().clamp_min(0).sqrt()
     if spent.square() <= 64 * (wide @ gramian @ wide):
         return weights.to(rows) @ rows
-    result = torch.empty_like(rows[0])
+    return combined_wide(wide, rows, rows.dtype)
+
+
+def combined_wide(weights: Tensor, rows: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
+    """λᵀJ, summed in float64, block by block: no wide copy of the rows."""
+    result, wide = torch.empty_like(rows[0], dtype=dtype), float64(weights)
     width = WIDENED_ENTRIES // len(rows) + 1
     for part, out in zip(rows.split(width, -1), result.split(width), strict=True):
         out.copy_(wide @ float64(part))
     return result
 
 
-def products(rows: Tensor, columns: Tensor) -> Tensor:
-    """A Bᵀ of (…, M, d) and (…, N, d), in float64, block by block: no wide copy of the whole."""
+def products(rows: Tensor, columns: Tensor, scale: Tensor | None = None) -> Tensor:
+    """A Bᵀ of (…, M, d) and (…, N, d), in float64, block by block: no wide copy of the whole.
+
+    A S Bᵀ where ``scale`` is given: the diagonal of S, at least 0, (d,).
+    """
     total = float64(rows.new_zeros(*rows.shape[:-1], columns.shape[-2]))
     count = max(math.prod(each.shape[:-1]) for each in (rows, columns))
     width = max(WIDENED_ENTRIES // max(count, 1), 1024)
-    for part, other in zip(rows.split(width, -1), columns.split(width, -1), strict=True):
+    blocks = [None] * -(-rows.shape[-1] // width) if scale is None else scale.split(width)
+    parts = zip(rows.split(width, -1), columns.split(width, -1), blocks, strict=True)
+    for part, other, own in parts:
         wide = float64(part)
-        total += wide @ (wide if columns is rows else float64(other)).mT
+        right = wide if columns is rows else float64(other)
+        total += (wide if own is None else wide * float64(own)) @ right.mT
     return total
 
 

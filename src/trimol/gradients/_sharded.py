@@ -121,6 +121,12 @@ class Shards:
             local = local * (reduce.processes() / divisor)
         return given, Part(local, param.to_sharded_dtensor)
 
+    def given_of(self, leaf: Tensor) -> Tensor:
+        """What the user, and the optimizer, have of a leaf."""
+        param = self.gathered.get(id(leaf))
+        given: Tensor = leaf if param is None else param.sharded_param
+        return given
+
     def involved(self, leaves: Iterable[Tensor]) -> list[Any]:
         """The states of all modules that share a forward pass with the leaves' modules."""
         found = (self.gathered.get(id(leaf)) for leaf in leaves)

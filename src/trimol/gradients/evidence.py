@@ -6,39 +6,53 @@ without repeating a backward that was done for the evidence.
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import combinations
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import Node, get_gradient_edge
+from torch.autograd.graph import Node
 
-from trimol._checks import Names, in_order, names
+from trimol._checks import Names, names
 from trimol._failures import BadValue
 from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
 from trimol.gradients import _sinks as sinks
+from trimol.gradients._absent import (
+    check_reach,
+    connected,
+    counted,
+    reached,
+    shared,
+    unreached,
+)
 from trimol.gradients._autocast import no_autocast
-from trimol.gradients._backward import gradient, norm, pulled
+from trimol.gradients._backward import dense, gradient, norm, pulled
 from trimol.gradients._delivery import AS_IT_IS, Delivery
 from trimol.gradients._graph import Graph, record
-from trimol.gradients._params import checked, trainable
+from trimol.gradients._guard import Guarding, guard
+from trimol.gradients._optimizers import Affine
+from trimol.gradients._params import checked, split, trainable
 from trimol.gradients._presence import Counts, Presence, checked_counts
 from trimol.gradients._product import directional
 from trimol.gradients._rows import (
     all_rows,
     checked_chunk,
     combined,
+    combined_wide,
     gram,
     gram_of,
     own_gramian,
+    products,
     rounding,
     spread_gram,
 )
 from trimol.gradients._scalar import attached, weighted
-from trimol.gradients._sharded import Shards, is_dtensor
-from trimol.gradients.losses import Losses, loss_vector, loss_vectors, origins, starts
+from trimol.gradients._sharded import Shards
+from trimol.gradients._steps import Momentum, Stepping
+from trimol.gradients.losses import Losses, loss_vector, loss_vectors, origins
 
 
 class NonFinite(ArithmeticError):
@@ -60,13 +74,20 @@ class Evidence:
         delivery: How long the direction is to be, and what the others get.
         presence: Which objectives may be absent, and how many samples there are of each; without,
             all of them must be there.
+        stepping: The optimizer that the weights are chosen for; without, the gradient itself.
 
     Attributes:
         scale: What the delivery multiplied the direction by.
         route: How the gradients' evidence was computed (empty before any was asked for).
         reason: Why a faster exact way was not possible (empty if it was).
-        findings: What was asked for, by name: ``gramian``, ``product``.
+        findings: What was asked for, by name: ``gramian``, ``product``; and what the guard found:
+            ``effect``, ``added``, ``guarded``.
+        momentum: What the part of the step does that is decided before the gradient, where the
+            Gramian is in an optimizer's metric; None otherwise.
     """
+
+    stepping: Stepping | None = None
+    momentum: Momentum | None = None
 
     def __init__(
         self,
@@ -76,15 +97,17 @@ class Evidence:
         representation: Sequence[Tensor] | None = None,
         delivery: Delivery = AS_IT_IS,
         presence: Presence | None = None,
+        stepping: Stepping | None = None,
     ) -> None:
         self.given = trainable(params)
         self.delivery, self.scale = delivery, 1.0
+        self.stepping = stepping
         self.representation = representation
         self.names = _called(objectives)
         if presence is not None and presence.counts is not None:
-            draws = _counted(draws, presence.counts, self.names, self.given)
+            draws = counted(draws, presence.counts, self.names, self.given)
         vectors, there = loss_vectors(draws, self.names)
-        self.draws = [_connected(vector, self.given) for vector in vectors]
+        self.draws = [connected(vector, self.given) for vector in vectors]
         _check_distinct(self.draws)
         self.graphs = [record(vector, self.given) for vector in self.draws]
         self.params = self.graphs[0].params
@@ -92,7 +115,7 @@ class Evidence:
         self._find(there)
         self.route = ""
         self.reason = ""
-        self.findings: dict[str, Tensor] = {}
+        self.findings: dict[str, Any] = {}
         self._rows: Tensor | None = None
         self._spread = False  # whether each process has its share of the rows' columns alone
         self._second_gradient: Sequence[Tensor] | None = None
@@ -103,7 +126,7 @@ class Evidence:
         if presence is not None and presence.counts is not None:  # a 0 is as good as None
             declared = (torch.tensor(declared) & (presence.counts > 0)).tolist()
         pairs = zip(self.graphs, declared, strict=True)
-        there = [_reached(graph, self.names, own, presence) for graph, own in pairs]
+        there = [reached(graph, self.names, own, presence) for graph, own in pairs]
         if presence is None:
             return
         asks = presence.keeps or presence.counts is not None or not all(map(all, there))
@@ -118,7 +141,7 @@ class Evidence:
             self._look(presence)
         factors = presence.factors()
         if factors is not None:
-            self.draws = [_shared(v, own) for v, own in zip(self.draws, factors, strict=True)]
+            self.draws = [shared(v, own) for v, own in zip(self.draws, factors, strict=True)]
             self.graphs = [record(vector, self.given) for vector in self.draws]
             self._check_gradients(values, factors)
         self.losses = presence.losses.to(values.device)
@@ -186,14 +209,82 @@ class Evidence:
         if of is not None:
             graph = record(graph.losses, trainable(checked(of)))
             if self.presence is None or not self.presence.is_empty:  # then zeros are its part
-                _check_reach(self.names, _unreached(graph, inside=True), "tensors")
+                check_reach(self.names, unreached(graph, inside=True), "tensors")
         with graph.apart():
             if of is not None and not all(tensor.is_leaf for tensor in of):
+                self._refuse_metric("a representation, which no optimizer moves")
                 return self._noted("gramian", own_gramian(graph))
             if of is not None or size < len(graph.losses):
-                return self._noted("gramian", gram_of(graph, size))
+                metric = self._metric(graph.given, lambda weights: self._mean(graph, weights))
+                if of is None:  # a method that asks for some parameters alone asks for norms
+                    self._note_momentum(metric, lambda known: self._falls(graph, known))
+                return self._noted("gramian", gram_of(graph, size, metric and metric.scale))
             self._rows, self._spread = all_rows(graph, spread=graph.spreads), graph.spreads
-        return self._noted("gramian", spread_gram(self._rows, self._spread))
+        return self._noted("gramian", self.gram(self._rows, spread=self._spread))
+
+    def gram(self, rows: Tensor, *, spread: bool = False) -> Tensor:
+        """J Jᵀ of rows of gradients, in the metric of the optimizer where there is one.
+
+        Args:
+            rows: One row of gradients an objective, in the order of `params`.
+            spread: Whether each process has its share of the columns alone.
+        """
+        if self.stepping is None or not self.stepping.metric:
+            return spread_gram(rows, spread)
+
+        def flat(weights: Tensor) -> Tensor:
+            own = combined_wide(weights, rows, rows.dtype)
+            return reduce.collected(own, self._width) if spread else own
+
+        def falls(known: Tensor) -> Tensor:
+            own = reduce.share(known) if spread else known
+            local = products(rows, own[None])[:, 0]
+            return reduce.sum_small(local) if spread else local
+
+        metric = self._metric(self.given, flat)
+        self._note_momentum(metric, falls)
+        assert metric is not None
+        return spread_gram(rows, spread, reduce.share(metric.scale) if spread else metric.scale)
+
+    def _metric(
+        self, params: Sequence[Tensor], gradient_of: Callable[[Tensor], Tensor]
+    ) -> Affine | None:
+        """k and S of the step with the weights of before it, over the lr; None without a metric.
+
+        Args:
+            params: What is differentiated.
+            gradient_of: From weights to the flat gradient G λ.
+        """
+        if self.stepping is None or not self.stepping.metric:
+            return None
+        steps = self.stepping.steps
+        at = gradient_of(self.stepping.weights)
+        known, scale = steps.flat(params)(at)
+        unit = steps.unit(params)
+        return Affine(known / unit, scale / unit)
+
+    def _note_momentum(self, metric: Affine | None, falls: Callable[[Tensor], Tensor]) -> None:
+        if metric is not None:
+            size = torch.where(metric.scale > 0, metric.known.square() / metric.scale, 0.0)
+            self.momentum = Momentum(falls(metric.known).double(), size.sum(dtype=torch.float64))
+
+    def _refuse_metric(self, what: str) -> None:
+        if self.stepping is not None and self.stepping.metric:
+            raise BadValue(f"optimizer must be None, or metric 'gradient', with {what}")
+
+    def _mean(self, graph: Graph, weights: Tensor) -> Tensor:
+        """G λ, flat, the mean over processes, by one backward."""
+        with hooks.muted(self.params):
+            parts = graph.joined(gradient(graph.losses, graph.params, weights))
+        return torch.cat([part.reshape(-1) for part in parts])
+
+    def _falls(self, graph: Graph, known: Tensor) -> Tensor:
+        """Gᵀk by one tangent pass."""
+        return reduce.mean_small(directional(graph, split(known, graph.params)).values)
+
+    @property
+    def _width(self) -> int:
+        return sum(p.numel() for p in self.params)
 
     @no_autocast()
     def jacobian(self) -> Tensor:
@@ -224,11 +315,19 @@ class Evidence:
         with self.apart():
             own = gradient(second, self.params, weights, retain=retain)
             vector = self.graphs[place].joined(own)
-            local = directional(self.graphs[0], vector)
+            local = directional(self.graphs[0], self._in_metric(vector))
         self.route, self.reason = local.route, local.reason
         if keep_gradient:
             self._second_gradient = vector
         return self._noted("product", reduce.mean_small(local.values))
+
+    def _in_metric(self, vector: Sequence[Tensor]) -> Sequence[Tensor]:
+        """A gradient, or what the optimizer's step with it is, over the lr."""
+        if self.stepping is None or not self.stepping.metric:
+            return vector
+        steps = self.stepping.steps
+        unit = steps.unit(self.given)
+        return [part / unit for part in steps.taken(self.given, vector)]
 
     def cross(self, like: Tensor) -> Tensor:
         """G1ᵀG2 of the first two draws, (…, M, M), by one product for each objective.
@@ -236,6 +335,7 @@ class Evidence:
         Args:
             like: Weights: their shape, (…, M), dtype and device are the result's.
         """
+        self._refuse_metric("products of all objectives, whose momentum would count M times")
         units = torch.eye(like.shape[-1]).to(like)
         columns = [self.product(unit.expand(like.shape)).to(like) for unit in units]
         del self.findings["product"]  # a column is not G1ᵀ(G2 λ)
@@ -304,9 +404,9 @@ class Evidence:
             gramian = gram(self._rows) if gramian is None else gramian
             direction = combined(weights, self._rows, gramian)
             if self._spread:
-                direction = reduce.collected(direction, sum(p.numel() for p in self.params))
+                direction = reduce.collected(direction, self._width)
             return self.scalar_along(weights, direction)
-        if self._is_rescaled(weights):
+        if self.guards or self._is_rescaled(weights):
             return self._along(weights, used, self._combined(weights, used))
         values = [weighted(vector, weights) for vector in used]
         wanted = self._on_heads(weights)
@@ -328,16 +428,91 @@ class Evidence:
             weights: λ, for the value (and for the others, where they are weighted).
             direction: Flat, in the order of `params`.
         """
-        return self._along(weights, self.draws, self._split(direction))
+        return self._along(weights, self.draws, split(direction, self.params))
 
     def _along(
         self, weights: Tensor, used: Sequence[Tensor], direction: Sequence[Tensor]
     ) -> Tensor:
         """The scalar whose gradient is the direction as it is delivered: no backward is left."""
         on_others = self._on_others(used, [self._on_heads(weights)] * len(used))
-        value = torch.stack([weighted(vector.detach(), weights) for vector in used]).mean()
         delivered = self._delivered(direction, used)
+        if self.guards:
+            weights, delivered, on_others = self._guarded(weights, used, delivered, on_others)
+        value = torch.stack([weighted(vector.detach(), weights) for vector in used]).mean()
         return self._attached(value, delivered, on_others)
+
+    @property
+    def guards(self) -> bool:
+        """Whether the step must raise no loss."""
+        return self.stepping is not None and self.stepping.guard
+
+    def _guarded(
+        self,
+        weights: Tensor,
+        used: Sequence[Any],
+        direction: Sequence[Tensor],
+        on_others: Sequence[Tensor],
+    ) -> tuple[Tensor, Sequence[Tensor], Sequence[Tensor]]:
+        """Weights, direction and the others' gradients after which the step raises no loss."""
+        assert self.stepping is not None
+        if hooks.on_leaves([*self.params, *self.others]):
+            raise BadValue(
+                "guard must be False where parameters have hooks of their own, which change the "
+                "gradient after it is guarded, found one"
+            )
+        everything = [*self.given, *self._given_others]
+        weighed = everything if self.delivery.heads == "weighted" else self.given
+        found = guard(
+            Guarding(
+                steps=self.stepping.steps,
+                params=everything,
+                gradients=[*direction, *reduce.mean_large([dense(g) for g in on_others])],
+                weighed=len(weighed),
+                falls=lambda moved: self._falls_of(used, everything, moved),
+                rows=lambda: self._rows_of(used, weighed),
+                rounding=self.rounding,
+                fine=self._rounding <= torch.finfo(torch.float32).eps,
+            )
+        )
+        self.findings |= {"effect": found.effect, "added": found.added, "guarded": found.outcome}
+        if found.outcome == "free":
+            return weights, direction, on_others
+        changed = [a + b.to(a) for a, b in zip([*direction, *on_others], found.extra, strict=False)]
+        on_others = changed[len(direction) :] or on_others
+        return weights + found.added.to(weights), changed[: len(direction)], on_others
+
+    @property
+    def _given_others(self) -> list[Tensor]:
+        """The others as their optimizer has them."""
+        return self.others if self.shards is None else [*map(self.shards.given_of, self.others)]
+
+    @property
+    def _rounding(self) -> float:
+        """The coarsest rounding in the graphs."""
+        return max(graph.rounding for graph in self.graphs)
+
+    def _falls_of(
+        self, used: Sequence[Tensor], params: Sequence[Tensor], moved: Sequence[Tensor]
+    ) -> Tensor:
+        """Gᵀs, the mean over the draws used and over processes: one tangent pass for each."""
+        total = torch.zeros(len(self.names), dtype=torch.float64)
+        for vector in used:
+            graph = record(vector, params)
+            with graph.apart():
+                total += directional(graph, moved).values.cpu().double() / len(used)
+        return reduce.mean_small(total.to(used[0].device))
+
+    def _rows_of(self, used: Sequence[Tensor], params: Sequence[Tensor]) -> Tensor:
+        """Gᵀ on these parameters, the mean over the draws used: all of it on every process."""
+        if self._rows is not None and not self._spread and len(params) == len(self.given):
+            return self._rows
+        total: Tensor | float = 0.0
+        for vector in used:
+            graph = record(vector, params)
+            with graph.apart(), hooks.muted(graph.params):
+                total = total + all_rows(graph) / len(used)
+        assert isinstance(total, Tensor)
+        return total
 
     def _attached(
         self, value: Tensor, direction: Sequence[Tensor] = (), on_others: Sequence[Tensor] = ()
@@ -379,7 +554,7 @@ class Evidence:
             return direction
         mean, rounding = None, 0.0
         if self.delivery.length == "mean gradient":
-            mean, rounding = self._mean_norm(used), max(graph.rounding for graph in self.graphs)
+            mean, rounding = self._mean_norm(used), self._rounding
         factor = self.delivery.factor(norm(direction), mean, rounding)
         self.scale = factor.item()
         return [part * factor.to(part) for part in direction]
@@ -408,10 +583,6 @@ class Evidence:
     def _on_heads(self, weights: Tensor) -> Tensor:
         """The weights of the losses' gradients on the others."""
         return weights if self.delivery.heads == "weighted" else torch.ones_like(weights)
-
-    def _split(self, flat: Tensor) -> list[Tensor]:
-        parts = torch.split(flat, [p.numel() for p in self.params])
-        return [part.view_as(p) for part, p in zip(parts, self.params, strict=True)]
 
     def _on_others(self, draws: Sequence[Tensor], weights: Sequence[Tensor]) -> Sequence[Tensor]:
         """Gradient with respect to the others of the mean over draws of λᵀF, a λ for each."""
@@ -445,17 +616,6 @@ def observed(losses: Losses, objectives: int | Names, counts: Counts | None = No
     return presence.losses.to(vector.device)
 
 
-@no_autocast()
-def _shared(vector: Tensor, shares: Tensor) -> Tensor:
-    """The losses times their shares, at least in float32: half precision would round the shares.
-
-    An absent loss may be NaN, the mean of nothing: zero times it would be, too.
-    """
-    wide = vector.to(torch.promote_types(vector.dtype, torch.float32))
-    own = shares.to(wide)
-    return torch.where(own > 0, wide * own, 0.0)
-
-
 def _called(objectives: int | Names) -> Names:
     """The names of the objectives, where no more than their number may be known."""
     return names(objectives) if isinstance(objectives, int) else objectives
@@ -471,129 +631,3 @@ def _check_distinct(draws: Sequence[Tensor]) -> None:
                 f"losses (draw {i + 1}) and losses (draw {j + 1}) are the same losses: each draw "
                 "must be computed from a batch of its own"
             )
-
-
-def _connected(vector: Tensor, params: Sequence[Tensor]) -> Tensor:
-    """A vector of nothing but absent losses, with a graph all the same: zero gradients."""
-    if vector.requires_grad:
-        return vector
-    if any(map(is_dtensor, params)):
-        raise BadValue(
-            "losses must have one that is not None on every process, where parameters are sharded, "
-            "found none"
-        )
-    return _reaching(vector.to(params[0]), params)
-
-
-def _reaching(value: Tensor, leaves: Sequence[Tensor]) -> Tensor:
-    """The value, with a graph that reaches the leaves: zero gradients."""
-    nothing = [leaf.reshape(-1)[:0].sum() for leaf in leaves]  # exactly 0, whatever they are
-    return value + torch.stack([each.to(value) for each in nothing]).sum()
-
-
-def _counted(
-    draws: Sequence[Losses], counts: Tensor, called: Names, params: Sequence[Tensor]
-) -> list[Losses]:
-    """Loss vectors in which the losses without a sample are harmless, whatever they are.
-
-    The mean of nothing may be NaN, and where it divides by the number of samples, zero times its
-    gradient is, too. It becomes None; but on several processes, where wrappers of the model wait
-    for all that its forward gave, a zero that reaches what it reached.
-
-    Args:
-        draws: The loss vectors.
-        counts: How many samples there are of each objective, vectors × M.
-        called: The objectives' names.
-        params: The parameters.
-    """
-    return [
-        _counted_vector(losses, own, called, params, f"losses (draw {i + 1})")
-        for i, (losses, own) in enumerate(zip(draws, counts.tolist(), strict=True))
-    ]
-
-
-def _counted_vector(
-    losses: Losses, counts: list[float], called: Names, params: Sequence[Tensor], name: str
-) -> Losses:
-    """One loss vector; see `_counted`."""
-    if isinstance(losses, Tensor):
-        return losses if losses.requires_grad or any(counts) else [None] * len(counts)
-    given = in_order(name, losses, called) if isinstance(losses, Mapping) else [*losses]
-    if len(given) != len(counts):
-        return given  # `loss_vectors` says so
-    pairs = zip(given, counts, strict=True)
-    return [f if n or not isinstance(f, Tensor) else _harmless(f, params) for f, n in pairs]
-
-
-def _harmless(loss: Tensor, params: Sequence[Tensor]) -> Tensor | None:
-    """A loss without a sample, which is to count nothing."""
-    if not loss.requires_grad:
-        return None
-    if loss.isfinite().all():
-        return loss
-    if not reduce.is_distributed():
-        return None
-    graph = record(loss, params)
-    leaves = [*(p for p in graph.params if id(p) in graph.entrances), *graph.others]
-    # FSDP2's own backward has to pass the model.
-    return loss if graph.shards is not None else _reaching(torch.zeros_like(loss), leaves)
-
-
-def _reached(
-    graph: Graph, called: Names, declared: Sequence[bool], presence: Presence | None
-) -> list[bool]:
-    """Which losses are there: those that are not None, and do not turn out to be absent.
-
-    A loss that is exactly 0 and reaches no parameter is absent, though nobody said so. Any other
-    that reaches none is an error; so is this one where counts say that it is there, or where no
-    other is left.
-    """
-    if presence is None and not all(declared):
-        raise BadValue(
-            f"losses must be there for every objective, found None for "
-            f"{called[declared.index(False)]!r}"
-        )
-    unreached = [m for m in _unreached(graph) if declared[m]]
-    if not unreached:
-        return list(declared)
-    wrong = [m for m in unreached if graph.losses[m].item() != 0]
-    if presence is None or presence.counts is not None or len(unreached) == sum(declared):
-        wrong = unreached
-    _check_reach(called, wrong)
-    assert presence is not None
-    presence.silent |= set(unreached)
-    return [there and m not in unreached for m, there in enumerate(declared)]
-
-
-def _unreached(graph: Graph, *, inside: bool = False) -> list[int]:
-    """The objectives that are known not to depend on the parameters, or on tensors inside."""
-    reached = _past_entrances(graph) if inside else graph.active
-    entrances, own = {*graph.entrances.values()}, starts(graph.losses)
-    missed = [
-        m
-        for m, e in enumerate(own or [get_gradient_edge(graph.losses)])
-        if e is None or (e.node not in reached and (e.node, e.output_nr) not in entrances)
-    ]
-    return list(range(len(graph.losses))) if own is None and missed else missed
-
-
-def _check_reach(called: Names, unreached: Sequence[int], given: str = "parameters") -> None:
-    """Every objective whose own graph can be told apart must depend on the parameters."""
-    if unreached:
-        raise BadValue(
-            f"objective {called[unreached[0]]!r} reaches none of the given {given}: its loss does "
-            "not depend on them (detached? computed by another model, or in another forward pass?)"
-        )
-
-
-def _past_entrances(graph: Graph) -> set[Node]:
-    """The nodes that depend on tensors inside the graph: by these outputs, not by others beside.
-
-    All that comes out of ``torch.compile`` or a sink is made by one node: losses and, beside
-    them, a representation that they do not depend on.
-    """
-    entrances, reached = {*graph.entrances.values()}, set[Node]()
-    for node in graph.nodes:
-        if any(edge in entrances or edge[0] in reached for edge in graph.edges[node]):
-            reached.add(node)
-    return reached

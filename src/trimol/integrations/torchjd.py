@@ -85,6 +85,8 @@ class TorchJD(Method):
         **options: Unpack[StepOptions],
     ) -> None:
         super().__init__(params, objectives, weights=weights, **options)
+        if self.steps is not None and self.metric == "step":
+            raise BadValue("metric must be 'gradient' for a guest of TorchJD, found 'step'")
         theirs = require("torchjd.aggregation", extra="torchjd", purpose="TorchJD as a guest")
         own = _named(theirs, guest) if isinstance(guest, str) else guest
         # No submodule: their buffers are None at first, and their state_dict does not load then.

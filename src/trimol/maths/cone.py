@@ -91,6 +91,14 @@ def pushes(gramian: Array) -> Array:
     return np.asarray(pushed * inverse / inverse[:, None])
 
 
+def pushes_from(gramian: Array, starts: Array) -> Array:
+    """Row i is the v that takes a step to the dual cone along which the losses change by starts[i].
+
+    As `pushes`, whose steps are the gradients themselves.
+    """
+    return np.stack([push(gramian, -start) for start in starts])
+
+
 def _pivoted(C: Array, q: Array) -> tuple[Array, _Mask]:
     """Solve y ≥ 0, Cy + q ≥ 0, yᵀ(Cy + q) = 0 for every row of q; tell where that succeeded.
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
+from trimol.gradients._steps import Momentum
 from trimol.methods.base import Method, Needs, Objectives, Options, StepOptions
 
 
@@ -49,6 +50,15 @@ class GramianMethod(Method):
         return self.solve(evidence.gramian(chunk=self.chunk)).to(self.weights)
 
 
+class ShortestMethod(GramianMethod):
+    """A Gramian's method that looks for short steps: of the optimizer's, with its momentum."""
+
+    def weigh(self, evidence: Evidence) -> Tensor:
+        """The weights of the Gramian of this batch's steps."""
+        gramian = evidence.gramian(chunk=self.chunk)
+        return self.solve(of_steps(gramian, evidence.momentum)).to(self.weights)
+
+
 class RoundedMethod(GramianMethod):
     """A Gramian's method that asks whether gradients depend on each other, which rounding hides."""
 
@@ -60,10 +70,32 @@ class RoundedMethod(GramianMethod):
         """The weights where no more is known than the Gramian and its dtype."""
         return self.solve_rounded(gramian, 0.0)
 
+    def solve_moving(self, gramian: Tensor, momentum: Momentum, rounding: float) -> Tensor:
+        """As `solve_rounded`, where the step has a part that is decided before the gradient.
+
+        That part is left alone, unless a method says what it means for it.
+        """
+        return self.solve_rounded(gramian, rounding)
+
     def weigh(self, evidence: Evidence) -> Tensor:
         """The weights of this batch's Gramian, and of the dtype of its gradients."""
-        gramian = evidence.gramian(chunk=self.chunk)
-        return self.solve_rounded(gramian, evidence.rounding).to(self.weights)
+        gramian, momentum = evidence.gramian(chunk=self.chunk), evidence.momentum
+        if momentum is None:
+            return self.solve_rounded(gramian, evidence.rounding).to(self.weights)
+        return self.solve_moving(gramian, momentum, evidence.rounding).to(self.weights)
+
+
+def of_steps(gramian: Tensor, momentum: Momentum | None) -> Tensor:
+    """The Gramian of the M steps that the optimizer would take with one gradient each.
+
+    With k the part of a step that is decided before, and S the metric, step m is k + S ∇f_m, and
+    their inner products in S⁻¹ are GᵀSG + h1ᵀ + 1hᵀ + kᵀS⁻¹k with h = Gᵀk. Weights that sum to one
+    make the step k + S G λ of them. Without an optimizer it is the Gramian as it is.
+    """
+    if momentum is None:
+        return gramian
+    pull = momentum.pull.to(gramian)
+    return gramian + pull[:, None] + pull[None, :] + momentum.size.to(gramian)
 
 
 def each(solve: Callable[..., Tensor], tensors: Sequence[Tensor], *values: Any) -> Tensor:

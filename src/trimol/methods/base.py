@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, Self, TypedDict, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from trimol import _checks as checks
 from trimol._checks import Names
@@ -22,12 +23,14 @@ from trimol.gradients._delivery import Delivery, Heads, Length
 from trimol.gradients._params import checked
 from trimol.gradients._presence import Counts, Presence, checked_counts
 from trimol.gradients._scalar import weighted
+from trimol.gradients._steps import Stepping, Steps
 from trimol.gradients.losses import loss_vectors
 from trimol.methods import _handshake as handshake
 from trimol.methods._inherited import inherit_arguments
 from trimol.methods._reach import Reach
 from trimol.methods._restart import look_at_optimizer
 
+Metric = Literal["step", "gradient"]
 Needs = Literal["nothing", "losses", "gramian", "product", "jacobian", "representation"]
 State = Mapping[str, Tensor]
 
@@ -39,6 +42,9 @@ class StepOptions(TypedDict, total=False):
     length: Length
     max_norm: float | None
     heads: Heads
+    optimizer: Optimizer | None
+    metric: Metric
+    guard: bool
 
 
 class Options(StepOptions, total=False):
@@ -67,6 +73,12 @@ class Info:
         product: G1ᵀ(G2 λ), for the methods that need it.
         scale: What `length` and `max_norm` multiplied the direction by; 1 where they did nothing.
         start: λ of a new instance.
+        guarded: With ``guard``: ``"free"`` where the step raised no loss as it was, ``"changed"``
+            where weights were added until it raised none, ``"failed"`` where none were found that
+            do.
+        effect: With ``guard``: by how much the optimizer's step changes each loss, to first order;
+            above zero, it rises.
+        added: With ``guard``: what was added to the weights for this step alone.
     """
 
     names: Names
@@ -82,6 +94,9 @@ class Info:
     product: Tensor | None = None
     scale: float = 1.0
     start: Tensor | None = None
+    guarded: Literal["", "free", "changed", "failed"] = ""
+    effect: Tensor | None = None
+    added: Tensor | None = None
 
     @property
     def moved(self) -> float:
@@ -142,6 +157,14 @@ class Method(nn.Module):
         heads: What the parameters get that the losses reach but that are not in ``params``:
             ``"plain"``, the gradient of the losses' sum, or ``"weighted"``, that of λᵀF on this
             batch. ``length`` and ``max_norm`` do not act on them.
+        optimizer: The optimizer that takes the steps: then the weights are chosen for the step
+            that it really takes, not for the gradient. Docs: "The step, not the gradient".
+        metric: What the weights are chosen by, where there is an ``optimizer``: its ``"step"``
+            (inner products in its metric, with its momentum), or the ``"gradient"``, as published.
+        guard: Change the weights, as little as possible, wherever the optimizer's step would
+            raise a loss of this batch, to first order. ``info.effect`` says what the step does to
+            each loss, ``info.added`` what was added to the weights. What changes gradients between
+            ``backward()`` and ``optimizer.step()`` (clipping) undoes it: take ``max_norm``.
 
     Attributes:
         objectives: M.
@@ -175,6 +198,9 @@ class Method(nn.Module):
         length: Length = "own",
         max_norm: float | None = None,
         heads: Heads = "plain",
+        optimizer: Optimizer | None = None,
+        metric: Metric = "step",
+        guard: bool = False,
     ) -> None:
         super().__init__()
         self.params = tuple(checked(params))
@@ -187,16 +213,54 @@ class Method(nn.Module):
         checks.one_of("heads", heads, get_args(Heads))
         self.length, self.heads = length, heads
         self.max_norm = None if max_norm is None else checks.positive("max_norm", max_norm)
+        checks.one_of("metric", metric, get_args(Metric))
+        self.metric, self.guard = metric, checks.flag("guard", guard)
+        self.steps = self._steps_of(optimizer)
         self.carry(weights=start)
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
         self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))
         self.register_buffer("kept", torch.zeros((), dtype=torch.int64))
         self.info: Info | None = None
         self._said: set[int] = set()
-        self._begun = self._trained_in_eval = False
+        self._begun = self._trained_in_eval = self._warned_of_guard = False
         self._met = False
         self._short = 0
         self._reach = Reach()
+
+    def _steps_of(self, optimizer: Optimizer | None) -> Steps | None:
+        """What an optimizer does, where weights are chosen for it; refused where they are not."""
+        if optimizer is None:
+            if self.guard:
+                raise BadValue("optimizer must be given with guard=True, found None")
+            return None
+        name, steps = type(self).__name__, Steps(optimizer)
+        steps.check(self.params)
+        if not self.guard and self.metric == "gradient":
+            raise BadValue("metric must be 'step', or guard True, with an optimizer")
+        if not self.guard and not self._has_metric:
+            raise BadValue(
+                f"optimizer must be None, or guard True, for {name}, whose weights need no "
+                f"gradients of the parameters, found {type(steps.optimizer).__name__}"
+            )
+        return steps
+
+    @property
+    def _has_metric(self) -> bool:
+        """Whether the weights depend on inner products of gradients of the parameters."""
+        return self.needs in ("gramian", "product", "jacobian")
+
+    @property
+    def optimizer(self) -> Optimizer | None:
+        """The optimizer that the weights are chosen for, if any."""
+        return None if self.steps is None else self.steps.optimizer
+
+    @property
+    def stepping(self) -> Stepping | None:
+        """What the weights of the next step are chosen for, if not for the gradient."""
+        if self.steps is None:
+            return None
+        in_metric = self.metric == "step" and self._has_metric
+        return Stepping(self.steps, self.weights, in_metric, self.guard)
 
     def carry(self, **state: Tensor) -> None:
         """Carry these from step to step: as buffers, which are saved and loaded, and reset."""
@@ -339,7 +403,9 @@ class Method(nn.Module):
         if len(counted) != len(parts) or not all(0 < size < math.inf for size in counted):
             raise BadValue(f"sizes must be {len(parts)} numbers above 0, found {counted}")
         shares = [size / sum(counted) for size in counted]
-        evidence = Accumulated(losses, parts, shares, self.params, self.names, self.delivery)
+        evidence = Accumulated(
+            losses, parts, shares, self.params, self.names, self.delivery, self.stepping
+        )
         if self.evaluates:
             return weighted(evidence.own_losses, self.weights)
         self.meet(lambda: {"micro-batches": len(parts), "loss vectors": len(parts[0])})
@@ -392,7 +458,15 @@ class Method(nn.Module):
         short = self._is_of_short_batch()  # asked in every step
         lacks = keep or len(given) < len(losses) or short
         presence = Presence(self.names, self.draws, samples, keep=lacks, due=self.due)
-        return Evidence(given, self.params, self.names, representation, self.delivery, presence)
+        return Evidence(
+            given,
+            self.params,
+            self.names,
+            representation,
+            self.delivery,
+            presence,
+            self.stepping,
+        )
 
     def _is_of_short_batch(self) -> bool:
         """Whether this step is on a batch that was dealt whole for every draw.
@@ -455,7 +529,20 @@ class Method(nn.Module):
             start=self._start["weights"],
             **evidence.findings,
         )
+        if self.info.guarded == "failed":
+            self._warn_of_guard()
         return result
+
+    def _warn_of_guard(self) -> None:
+        if not self._warned_of_guard:
+            self._warned_of_guard = True
+            warnings.warn(
+                f"{type(self).__name__}: no weights were found at step {int(self.step) - 1} with "
+                "which the optimizer's step raises no loss; the best that was found is taken "
+                "(info.guarded says 'failed', said once)",
+                RuntimeWarning,
+                stacklevel=5,
+            )
 
     def _tell(self, evidence: Evidence) -> None:
         """Say once of each objective that it was found absent, though nobody had said so."""
@@ -486,7 +573,14 @@ class Method(nn.Module):
 
     def extra_repr(self) -> str:
         """What ``print(method)`` shows in the brackets."""
-        common = {"length": "own", "max_norm": None, "heads": "plain"}
+        common = {
+            "length": "own",
+            "max_norm": None,
+            "heads": "plain",
+            "optimizer": None,
+            "metric": "step",
+            "guard": False,
+        }
         unusual = [n for n in common if n not in self.shown and getattr(self, n) != common[n]]
         settings = {name: getattr(self, name) for name in ("every", *self.shown, *unusual)}
         told = self.objectives if self.names[0] == 0 else list(self.names)
@@ -564,4 +658,6 @@ def _home(device: torch.device) -> torch.device:
 
 
 def _brief(value: object) -> str:
+    if isinstance(value, Optimizer):
+        return type(value).__name__
     return f"{value:g}" if isinstance(value, float) else f"{value}"

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Iterable
-from typing import ClassVar, Unpack
+from typing import ClassVar, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from trimol import _checks as checks
+from trimol.gradients._steps import Momentum
 from trimol.maths import cone
 from trimol.maths._numerics import above_noise, noise_of, without_conflict
 from trimol.maths._validation import checked_gramian
@@ -23,7 +24,9 @@ _Array = npt.NDArray[np.float64]
 _Mask = npt.NDArray[np.bool_]
 
 
-def cagrad_weights(gramian: Tensor, c: float, rounding: float = 0.0) -> Tensor:
+def cagrad_weights(
+    gramian: Tensor, c: float, rounding: float = 0.0, momentum: Momentum | None = None
+) -> Tensor:
     """The weights 1/M + v of CAGrad's direction, in float64, from the Gramian.
 
     d maximises μ = min gᵢᵀd within distance r = c‖g₀‖ of g₀. For a given μ the nearest d with
@@ -32,22 +35,43 @@ def cagrad_weights(gramian: Tensor, c: float, rounding: float = 0.0) -> Tensor:
     D(μ) = r, solved in closed form as soon as the support of v is the right one.
     At a Pareto stationary point μ = 0, and d is the nearest d without conflict, of gradients that
     are rounded to ``rounding`` (`above_noise`; for c ≥ 1, which promises it, `without_conflict`).
+    With ``momentum``, all of this is said of the optimizer's steps: g₀ is its step with the mean.
     """
     checked, noise = checked_gramian(gramian), noise_of(gramian, rounding)
+    if momentum is not None:
+        G = above_noise(checked, rounding)
+        return torch.from_numpy(_solved(G, c, noise, gramian.dtype, _moving(G, momentum)))
     solve = functools.partial(_solved, c=c, noise=noise, dtype=gramian.dtype)
     if c < 1:
         return torch.from_numpy(solve(above_noise(checked, rounding)))
     return torch.from_numpy(without_conflict(solve, checked, rounding))
 
 
-def _solved(G: _Array, c: float, noise: float, dtype: torch.dtype) -> _Array:
+class _Centre(NamedTuple):
+    """Where the search is centred: the mean gradient g₀, or the optimizer's step with it."""
+
+    mean: _Array  # J g₀
+    squared: float  # ‖g₀‖²
+
+
+def _moving(G: _Array, momentum: Momentum) -> _Centre:
+    """That of k + S g₀, in the metric: J of it is h + G.mean, h = Jk."""
+    pull = momentum.pull.cpu().numpy()
+    squared = float(G.mean() + 2 * pull.mean() + momentum.size)
+    return _Centre(G.mean(1) + pull, max(squared, 0.0))
+
+
+def _solved(
+    G: _Array, c: float, noise: float, dtype: torch.dtype, centre: _Centre | None = None
+) -> _Array:
     """1/M + v; ``noise`` is relative to squared norms (`noise_of`)."""
     size = len(G)
-    # mean = J g₀, so that mean.mean() = ‖g₀‖². No radius: the mean gradient it is.
-    uniform, mean = np.full(size, 1 / size), G.mean(1)
-    if c == 0 or not mean.mean() > 2 * noise * np.abs(G).mean():
+    # J g₀, so that its mean is ‖g₀‖². No radius: the mean gradient it is.
+    uniform = np.full(size, 1 / size)
+    mean, squared = centre or _Centre(G.mean(1), G.mean(1).mean())
+    if c == 0 or not squared > 2 * noise * np.abs(G).mean():
         return uniform
-    radius = c * math.sqrt(mean.mean())
+    radius = c * math.sqrt(squared)
     # The dual at the min-norm point w: μ ≤ g_wᵀg₀ + r‖g_w‖.
     v, norm = cone.shortest(G, dtype, noise)
     level = float(mean @ v + radius * norm) if norm else 0.0
@@ -138,3 +162,7 @@ class CAGrad(RoundedMethod):
     def solve_rounded(self, gramian: Tensor, rounding: float) -> Tensor:
         """1/M + v."""
         return each(cagrad_weights, [gramian], self.c, rounding)
+
+    def solve_moving(self, gramian: Tensor, momentum: Momentum, rounding: float) -> Tensor:
+        """The same of the optimizer's steps."""
+        return cagrad_weights(gramian, self.c, rounding, momentum)

@@ -6,7 +6,7 @@ from typing import ClassVar, Unpack
 from torch import Tensor
 
 from trimol import _checks as checks
-from trimol.methods._gramian import GramianMethod
+from trimol.methods._gramian import ShortestMethod
 from trimol.methods.base import Checked, Objectives, StepOptions
 from trimol.methods.mgda import mgda_weights
 
@@ -17,7 +17,7 @@ def crmogm_step(weights: Tensor, fresh: Tensor, alpha: float | Tensor) -> Tensor
     return moved / moved.sum(-1, keepdim=True)
 
 
-class CRMOGM(GramianMethod):
+class CRMOGM(ShortestMethod):
     r"""Correlation-reduced MGDA: an exponential moving average of the weights of the batches.
 
     .. math::

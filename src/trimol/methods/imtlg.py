@@ -6,18 +6,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trimol.gradients._steps import Momentum
 from trimol.maths._numerics import noise_of
 from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import RoundedMethod, each
 
 
-def imtlg_weights(gramian: Tensor, rounding: float = 0.0) -> Tensor:
+def imtlg_weights(gramian: Tensor, rounding: float = 0.0, pull: Tensor | None = None) -> Tensor:
     """The weights that sum to one and project equally on all gradients, in float64.
 
     With the cosines C, y = ‖g‖λ and the common projection s: Cy = s·1 and Σ yᵢ/‖gᵢ‖ = 1, one
     linear system, which has a solution even where C is singular (then s = 0, or gradients repeat
     and share their weight). A zero gradient has no direction to project on: no weight. Where no
-    such weights exist, λ ∝ 1/‖g‖, as if the gradients were orthogonal.
+    such weights exist, λ ∝ 1/‖g‖, as if the gradients were orthogonal. With ``pull``, Gᵀk, it is
+    the step k + S G λ whose projections are the same: Cy + Gᵀk/‖g‖ = s·1.
     """
     G = checked_gramian(gramian)
     size, norms = len(G), np.sqrt(G.diagonal())
@@ -32,6 +34,8 @@ def imtlg_weights(gramian: Tensor, rounding: float = 0.0) -> Tensor:
     system[:-1, -1], system[-1, :-1] = -1, inverse
     target = np.zeros(len(inside) + 1)
     target[-1] = 1
+    if pull is not None:
+        target[:-1] = -pull.cpu().numpy()[inside] / used / used.min()
     # Least squares: exact where there is a solution, the shortest where there are many.
     y = np.linalg.lstsq(system, target, rcond=noise_of(gramian, rounding))[0][:-1]
     if not abs(inverse @ y - 1) < 1e-3:
@@ -72,3 +76,7 @@ class IMTLG(RoundedMethod):
     def solve_rounded(self, gramian: Tensor, rounding: float) -> Tensor:
         """The weights of equal projections."""
         return each(imtlg_weights, [gramian], rounding)
+
+    def solve_moving(self, gramian: Tensor, momentum: Momentum, rounding: float) -> Tensor:
+        """The weights of equal projections of the optimizer's step."""
+        return imtlg_weights(gramian, rounding, momentum.pull)

@@ -10,7 +10,7 @@ from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.maths.min_norm import min_norm, min_norm_batched, min_norm_pairs_on_host
-from trimol.methods._gramian import GramianMethod, GramianOptions
+from trimol.methods._gramian import GramianMethod, GramianOptions, of_steps
 from trimol.methods.base import Objectives
 
 
@@ -34,10 +34,11 @@ Normalize = Literal["none", "l2", "loss", "loss+"]
 def normalised(gramian: Tensor, evidence: Evidence, normalize: Normalize) -> Tensor:
     """The Gramian of ∇f_m / n_m, n_m = ‖∇f_m‖ (``"l2"``), f_m (``"loss"``) or both (``"loss+"``).
 
-    A gradient of zero is left as it is.
+    A gradient of zero is left as it is. With an optimizer's momentum it is that of its steps.
     """
+    momentum = evidence.momentum
     if normalize == "none":
-        return gramian
+        return of_steps(gramian, momentum)
     sizes = torch.ones_like(gramian[..., 0], dtype=torch.float64)
     if normalize in ("l2", "loss+"):
         norms = gramian.double().diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
@@ -45,7 +46,10 @@ def normalised(gramian: Tensor, evidence: Evidence, normalize: Normalize) -> Ten
     if normalize in ("loss", "loss+"):
         sizes = sizes * _positive(evidence.values(), normalize).to(sizes)
     # One side after the other: the product of two sizes may be too large or too small a number.
-    return gramian.double() / sizes[..., None] / sizes[..., None, :]
+    divided = gramian.double() / sizes[..., None] / sizes[..., None, :]
+    if momentum is not None:
+        momentum = momentum._replace(pull=momentum.pull.to(sizes) / sizes)
+    return of_steps(divided, momentum)
 
 
 def _positive(losses: Tensor, normalize: Normalize) -> Tensor:

@@ -10,8 +10,8 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol.gradients import Evidence
 from trimol.gradients._autocast import no_autocast
-from trimol.gradients._rows import gram
 from trimol.maths.projection import projected
+from trimol.methods._gramian import of_steps
 from trimol.methods.base import Checked, Method, Needs, Objectives, State, StepOptions
 from trimol.methods.mgda import mgda_weights
 
@@ -115,7 +115,7 @@ class MoCo(Method):
         rows = evidence.jacobian()
         live = torch.tensor([p.requires_grad for p in self.params])
         moved = self._moved(rows, live)
-        gramian = evidence.finite(gram(moved))
+        gramian = of_steps(evidence.finite(evidence.gram(moved)), evidence.momentum)
         return {
             "weights": moco_step(self.weights, gramian, self.gamma, self.rho),
             "tracker": moved if live.all() else self._put(moved, live),

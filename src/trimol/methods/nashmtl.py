@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from torch import Tensor
+from torch.optim import Optimizer
 
 from trimol.gradients._delivery import Heads, Length
 from trimol.maths.fairness import fair_weights
 from trimol.methods._gramian import RoundedMethod, each
-from trimol.methods.base import Objectives
+from trimol.methods.base import Metric, Objectives
 
 
 def nashmtl_weights(gramian: Tensor, rounding: float = 0.0) -> Tensor:
@@ -65,6 +66,9 @@ class NashMTL(RoundedMethod):
         every: int = 1,
         length: Length = "own",
         heads: Heads = "plain",
+        optimizer: Optimizer | None = None,
+        metric: Metric = "step",
+        guard: bool = False,
     ) -> None:
         super().__init__(
             params,
@@ -75,6 +79,9 @@ class NashMTL(RoundedMethod):
             length=length,
             max_norm=max_norm,
             heads=heads,
+            optimizer=optimizer,
+            metric=metric,
+            guard=guard,
         )
 
     def solve_rounded(self, gramian: Tensor, rounding: float) -> Tensor:

@@ -9,22 +9,27 @@ import torch
 from torch import Tensor
 
 from trimol import _checks as checks
+from trimol.gradients import Evidence
 from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import GramianMethod, GramianOptions, each
 from trimol.methods.base import Objectives
 
 
-def pcgrad_weights(gramian: Tensor, order: npt.NDArray[np.int64]) -> Tensor:
+def pcgrad_weights(
+    gramian: Tensor, order: npt.NDArray[np.int64], pull: Tensor | None = None
+) -> Tensor:
     """The weights of the sum of the projected gradients, in float64.
 
     Args:
         gramian: The M×M inner products of the gradients.
         order: Row i holds all objectives, in the order in which the conflicts of gᵢ are removed.
+        pull: Gᵀk, where a step has a part k that is decided before: each gradient has 1/M of it.
     """
     G = checked_gramian(gramian)
+    share = 0.0 if pull is None else pull.cpu().numpy() / len(G)
     squared = G.diagonal() + (G.diagonal() == 0)  # a zero gradient conflicts with none
     rows = np.arange(len(G))
-    weights, inner = np.eye(len(G)), G.copy()  # of gᵢ^PC: its weights, its product with every gⱼ
+    weights, inner = np.eye(len(G)), G + share  # of gᵢ^PC: its weights, its product with every gⱼ
     for others in order.T:
         removed = np.where(others == rows, 0.0, inner[rows, others].clip(max=0)) / squared[others]
         weights[rows, others] -= removed
@@ -84,6 +89,13 @@ class PCGrad(GramianMethod):
         generator = np.random.default_rng((own, int(self.step)))
         each = np.tile(np.arange(self.objectives), (self.objectives, 1))
         return generator.permuted(each, axis=1)
+
+    def weigh(self, evidence: Evidence) -> Tensor:
+        """The weights of this batch's Gramian; of the optimizer's steps, where there is one."""
+        gramian, momentum = evidence.gramian(chunk=self.chunk), evidence.momentum
+        if momentum is None:
+            return self.solve(gramian).to(self.weights)
+        return pcgrad_weights(gramian, self.order(), momentum.pull).to(self.weights)
 
     def solve(self, gramian: Tensor) -> Tensor:
         """The weights of Σᵢ gᵢ^PC."""

@@ -5,13 +5,14 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
 from trimol.gradients._delivery import Heads, Length
 from trimol.maths import box
 from trimol.methods._gramian import each
-from trimol.methods.base import Method, Needs, Objectives
+from trimol.methods.base import Method, Metric, Needs, Objectives
 
 
 def preference_multipliers(gramian: Tensor, demand: Tensor, penalty: float) -> Tensor:
@@ -99,6 +100,9 @@ class Preference(Method):
         length: Length = "own",
         max_norm: float | None = None,
         heads: Heads = "plain",
+        optimizer: Optimizer | None = None,
+        metric: Metric = "step",
+        guard: bool = False,
     ) -> None:
         start = checks.simplex(prefer, objectives, "prefer")
         super().__init__(
@@ -109,6 +113,9 @@ class Preference(Method):
             length=length,
             max_norm=max_norm,
             heads=heads,
+            optimizer=optimizer,
+            metric=metric,
+            guard=guard,
         )
         self.prefer = start
         self.bounds = checks.bounds(bounds or {}, objectives)

@@ -7,13 +7,14 @@ import numpy as np
 import scipy  # its submodules load when first used, which keeps the import short
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.gradients._delivery import Heads, Length
 from trimol.maths._streams import stream
-from trimol.methods.base import Method, Needs, Objectives
+from trimol.methods.base import Method, Metric, Needs, Objectives
 
 
 def rgw_weights(objectives: int, seed: int, step: int) -> Tensor:
@@ -74,9 +75,20 @@ class RGW(Method):
         length: Length = "own",
         max_norm: float | None = None,
         heads: Heads = "plain",
+        optimizer: Optimizer | None = None,
+        metric: Metric = "step",
+        guard: bool = False,
     ) -> None:
         super().__init__(
-            params, objectives, every=every, length=length, max_norm=max_norm, heads=heads
+            params,
+            objectives,
+            every=every,
+            length=length,
+            max_norm=max_norm,
+            heads=heads,
+            optimizer=optimizer,
+            metric=metric,
+            guard=guard,
         )
         if checks.seed(seed) >= 2**63:
             raise BadValue(f"seed must be below 2**63, found {seed}")

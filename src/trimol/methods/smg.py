@@ -4,11 +4,11 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from trimol.methods._gramian import GramianMethod
+from trimol.methods._gramian import ShortestMethod
 from trimol.methods.mgda import mgda_weights
 
 
-class SMG(GramianMethod):
+class SMG(ShortestMethod):
     r"""Stochastic multi-gradient: MGDA without regularisation, on a batch that grows like O(t).
 
     .. math::

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from trimol.gradients._steps import Momentum
 from trimol.maths import cone
 from trimol.maths._numerics import Array, without_conflict
 from trimol.maths._validation import checked_gramian
@@ -18,6 +19,15 @@ def upgrad_weights(gramian: Tensor, rounding: float = 0.0) -> Tensor:
     The cone is that of gradients that are rounded to ``rounding`` (`without_conflict`).
     """
     return torch.from_numpy(without_conflict(_mean_of_pushed, checked_gramian(gramian), rounding))
+
+
+def upgrad_step_weights(gramian: Tensor, pull: Tensor) -> Tensor:
+    """The weights of the mean of the M steps k + S gᵢ, each projected onto the dual cone.
+
+    Along step i the losses change by the gramian's row i and ``pull``, Gᵀk.
+    """
+    G, pulled = checked_gramian(gramian), pull.cpu().numpy()
+    return torch.from_numpy(np.asarray((1 + cone.pushes_from(G, G + pulled).sum(0)) / len(G)))
 
 
 def _mean_of_pushed(gramian: Array) -> Array:
@@ -57,3 +67,7 @@ class UPGrad(RoundedMethod):
     def solve_rounded(self, gramian: Tensor, rounding: float) -> Tensor:
         """(1 + Σᵢ vᵢ) / M."""
         return each(upgrad_weights, [gramian], rounding)
+
+    def solve_moving(self, gramian: Tensor, momentum: Momentum, rounding: float) -> Tensor:
+        """The same of the optimizer's steps, each with all of its momentum."""
+        return upgrad_step_weights(gramian, momentum.pull)
