@@ -35,6 +35,8 @@ _FLAT, _FLATTER, _PATIENCE = 0.1, 0.5, 15
 # A solution may lie where s(g) jumps, as far as floating point can tell: after a few steps, ask for
 # a little more than no conflict, up to a cosine of 1 %.
 _EASY, _FASTER, _LARGEST = 4, 4.0, 1e-2
+# By how much, as a cosine, a loss may fall on account of μ; and how many steps that may take.
+_TIGHT, _POLISH = 1e-8, 12
 
 
 @dataclass(frozen=True)
@@ -125,13 +127,27 @@ class _Search:
         self.first = self.length
 
     def run(self, finest: float) -> None:
-        """Go on until no loss rises."""
-        margin = 2 * finest
+        """Go on until no loss rises, and none falls by more than it has to on account of μ."""
+        margin, free, since = 2 * finest, None, 0
         for tries in range(_MOST):
             self.advance(margin, _FLAT if tries < _PATIENCE else _FLATTER)
             if self.is_free(finest):
-                return
-            margin = min(margin * _FASTER, _LARGEST) if tries >= _EASY else margin
+                free = self.added
+                if self.is_tight(margin):
+                    return
+            if free is not None:
+                since += 1
+                if since > _POLISH:
+                    break
+            elif tries >= _EASY:
+                margin = min(margin * _FASTER, _LARGEST)
+        if free is not None:
+            self._look(free)
+
+    def is_tight(self, margin: float) -> bool:
+        """Whether what μ was added for is at the margin: with less of it, a loss would rise."""
+        active = self.added > 0
+        return bool((self.falls <= (2 * margin + _TIGHT) * self.sizes)[active].all())
 
     def _look(self, added: Tensor) -> None:
         """What becomes of g + G μ."""

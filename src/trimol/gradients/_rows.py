@@ -250,6 +250,9 @@ def _batch_width(graph: Graph) -> int:
         return LARGEST_BATCH
     if any("Rnn" in node.name() for node in nodes):
         return 1  # no batching rule
+    # Batched products of half precision end the process on some CPUs (AMX, torch 2.13).
+    if any(o.dtype in (torch.bfloat16, torch.float16) for node in nodes for o in outputs(node)):
+        return 1
     results = [math.prod(o.shape) for node in nodes for o in outputs(node)]
     size = max(sum(p.numel() for p in graph.params), *results, 1)
     return int(min(LARGEST_BATCH, CACHED_ENTRIES // size))

@@ -1,0 +1,276 @@
+"""`guard=True`: no step of the optimizer raises a loss of its batch, and it changes no more."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from optimizer_steps import OPTIMIZERS, Problem, nearest, train, worst_cosine
+from torch import nn, optim
+
+import trimol
+from trimol.gradients._steps import Steps
+
+# These optimizers have a history that the methods do not have.
+pytestmark = pytest.mark.filterwarnings("ignore:.*at its first step:RuntimeWarning")
+
+ALL = [n for n in trimol.methods.names() if trimol.methods.get(n).needs != "representation"]
+# What is left of a conflict: the guard's 16 roundings, and those of the optimizer's own arithmetic.
+LEFT = {torch.float64: 1e-11, torch.float32: 1e-5}
+
+
+def made(name, problem, **options):
+    kind = trimol.methods.get(name)
+    options = {"optimizer": problem.optimizer, "guard": True} | options
+    return kind(problem.params, problem.objectives, **options)
+
+
+def moved(problem, method, batches):
+    """What a step of the whole really subtracts."""
+    before = torch.cat([p.detach().clone() for p in problem.params])
+    problem.optimizer.zero_grad()
+    method(*(problem.losses(i) for i in batches)).backward()
+    problem.optimizer.step()
+    return before - torch.cat([p.detach() for p in problem.params])
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    optimizer=st.sampled_from(sorted(OPTIMIZERS)),
+    kind=st.sampled_from(["static", "mgda", "upgrad", "modo", "pcgrad", "moco"]),
+    objectives=st.integers(1, 5),
+    seed=st.integers(0, 10_000),
+    history=st.sampled_from([0, 1, 2, 20]),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    metric=st.sampled_from(["step", "gradient"]),
+)
+def test_no_step_raises_a_loss(optimizer, kind, objectives, seed, history, dtype, metric):
+    problem = Problem(optimizer, objectives, seed=seed, history=history, size=30, dtype=dtype)
+    method = made(kind, problem, metric=metric)
+    batches = range(2) if method.draws == 2 else [0]
+    for _ in range(3):
+        rows = torch.stack([problem.rows(i) for i in batches]).mean(0)
+        step = moved(problem, method, batches)
+        assert method.info.guarded in ("free", "changed")
+        # Beside a large step (momentum) that was all but undone, what is left of it is rounding.
+        length = max(float(step.norm()), 1e-3 * float(problem.rates.max()))
+        left = (rows @ step / rows.norm(dim=1).clamp_min(1e-30) / length).min()
+        assert float(left) >= -LEFT[dtype]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_method_can_be_guarded(name):
+    problem = Problem("adam", seed=2)
+    method = made(name, problem)
+    total = sum(problem.rows(i % 2) * (1 + i // 2) for i in range(method.draws)) / method.draws
+    if method.draws == 3:
+        total = problem.rows(0) * 2
+    before = torch.cat([p.detach().clone() for p in problem.params])
+    method(*(problem.losses(i % 2) * (1 + i // 2) for i in range(method.draws))).backward()
+    problem.optimizer.step()
+    step = before - torch.cat([p.detach() for p in problem.params])
+    assert worst_cosine(total, step) >= -1e-11
+    assert (method.info.effect <= 1e-12).all()
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "nesterov", "sgd"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_change_is_the_smallest(optimizer, seed):
+    """The nearest step without conflict, in the metric, by an independent solver in step space."""
+    problem = Problem(optimizer, 3, seed=seed)
+    rows = problem.rows()
+    unguarded = problem.taken(rows.mean(0))
+    _, scale = Steps(problem.optimizer).flat(problem.params)(rows.mean(0))
+    expected = nearest(unguarded, rows, scale)
+    step = moved(problem, made("static", problem), [0])
+    torch.testing.assert_close(step, expected, rtol=0, atol=2e-6 * float(unguarded.abs().max()))
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "rmsprop", "adagrad", "nadam", "adamax"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_change_is_the_smallest_in_the_metric_of_the_step_itself(optimizer, seed):
+    """At k and S of the gradient that is delivered, it solves that quadratic problem."""
+    problem = Problem(optimizer, 3, seed=seed)
+    rows, twin = problem.rows(), copy.deepcopy(problem)
+    method = made("static", problem)
+    step = moved(problem, method, [0])
+    delivered = (method.weights + method.info.added) @ rows
+    known, scale = Steps(twin.optimizer).flat(twin.params)(delivered)
+    torch.testing.assert_close(step, known + scale * delivered, rtol=1e-8, atol=1e-12)
+    expected = nearest(known + scale * rows.mean(0), rows, scale)
+    torch.testing.assert_close(step, expected, rtol=0, atol=1e-4 * float(step.abs().max()))
+
+
+def test_where_nothing_conflicts_nothing_changes():
+    """Identical to the method without it, bit for bit."""
+    gradients = {}
+    for guard in (False, True):
+        problem = Problem("adam", 2, history=0)
+        A, b = problem.batches[0]
+        problem.batches[0] = A[:1].expand_as(A).clone(), b[:1] + torch.tensor([[0.0], [0.1]])
+        method = trimol.UPGrad(problem.params, 2, optimizer=problem.optimizer, guard=guard)
+        method(problem.losses()).backward()
+        gradients[guard] = torch.cat([p.grad for p in problem.params])
+    assert method.info.guarded == "free"
+    assert not method.info.added.any()
+    assert torch.equal(gradients[True], gradients[False])
+
+
+class Shared(nn.Module):
+    """A trunk and a head for each of three tasks."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Linear(4, 10), nn.Tanh())
+        self.heads = nn.ModuleList([nn.Linear(10, 1) for _ in range(3)])
+
+    def losses(self, x, y):
+        seen = self.trunk(x)
+        each = [(head(seen)[:, 0] - y[:, i]).square().mean() for i, head in enumerate(self.heads)]
+        return torch.stack(each)
+
+
+@pytest.mark.parametrize("heads", ["plain", "weighted"])
+@pytest.mark.parametrize("kind", ["static", "mgda", "modo", "mgdaub"])
+@pytest.mark.parametrize("optimizer", ["adam", "momentum"])
+def test_heads_move_too(heads, kind, optimizer):
+    """The promise is of the whole step, the heads' with their momentum included."""
+    torch.manual_seed(0)
+    model = Shared().double()
+    optim_ = OPTIMIZERS[optimizer](model.parameters())
+    shared = list(model.trunk.parameters())
+    method = trimol.methods.get(kind)(shared, 3, optimizer=optim_, guard=True, heads=heads)
+    outcomes = set()
+    for step in range(12):
+        data = [(torch.randn(8, 4).double(), torch.randn(8, 3).double()) for _ in range(2)]
+        data = data[: method.draws]
+        vectors = [model.losses(*batch) for batch in data]
+        everything = list(model.parameters())
+        mean = torch.stack(vectors).mean(0)
+        rows = trimol.gradients.jacobian(mean, everything)
+        more = {}
+        if kind == "mgdaub":
+            seen = model.trunk(data[0][0])
+            vectors = [
+                torch.stack(
+                    [
+                        (head(seen)[:, 0] - data[0][1][:, i]).square().mean()
+                        for i, head in enumerate(model.heads)
+                    ]
+                )
+            ]
+            more = {"representation": seen}
+        before = torch.cat([p.detach().flatten() for p in everything])
+        optim_.zero_grad()
+        method(*vectors, **more).backward()
+        optim_.step()
+        taken = before - torch.cat([p.detach().flatten() for p in everything])
+        outcomes.add(method.info.guarded)
+        assert worst_cosine(rows, taken) >= -1e-10, step
+    assert outcomes == {"free", "changed"} or (kind == "mgda" and outcomes == {"free"})
+
+
+def test_steps_that_keep_their_weights_are_guarded():
+    problem = Problem("momentum", seed=1)
+    method = made("modo", problem, every=2)
+    train(problem, method, 1, losses=(0, 1))
+    weights = method.weights
+    rows = problem.rows()
+    step = moved(problem, method, [0])  # between two updates
+    assert torch.equal(method.weights, weights)
+    assert worst_cosine(rows, step) >= -1e-11
+    rows = problem.rows()
+    before = torch.cat([p.detach().clone() for p in problem.params])
+    problem.optimizer.zero_grad()
+    method(problem.losses(), keep=True).backward()
+    problem.optimizer.step()
+    step = before - torch.cat([p.detach() for p in problem.params])
+    assert worst_cosine(rows, step) >= -1e-11
+    assert int(method.kept) == 1
+
+
+def test_length_and_max_norm_come_before_the_guard():
+    problem = Problem("momentum", seed=3)
+    rows = problem.rows()
+    method = made("mgda", problem, length="mean gradient", max_norm=0.5)
+    step = moved(problem, method, [0])
+    assert worst_cosine(rows, step) >= -1e-11
+
+
+def test_a_gradient_scaler_changes_nothing():
+    steps = {}
+    for scaled in (False, True):
+        problem = Problem("adam", seed=4, dtype=torch.float32)
+        method = made("static", problem)
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=scaled)
+        before = torch.cat([p.detach().clone() for p in problem.params])
+        scaler.scale(method(problem.losses())).backward()
+        scaler.step(problem.optimizer)
+        steps[scaled] = before - torch.cat([p.detach() for p in problem.params])
+    torch.testing.assert_close(steps[True], steps[False], rtol=1e-5, atol=1e-8)
+
+
+def test_under_autocast_the_step_conflicts_with_no_gradient_that_was_computed():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 20), nn.Tanh(), nn.Linear(20, 4))
+    optimizer = optim.Adam(model.parameters(), lr=0.01)
+    method = trimol.Static(model.parameters(), 4, optimizer=optimizer, guard=True)
+    x, y = torch.randn(16, 6), torch.randn(16, 4)
+    for _ in range(5):
+        with torch.autocast("cpu", torch.bfloat16):
+            losses = (model(x) - y).square().mean(0)
+        rows = trimol.gradients.jacobian(losses, model.parameters())
+        before = torch.cat([p.detach().flatten() for p in model.parameters()])
+        optimizer.zero_grad()
+        method(losses).backward()
+        optimizer.step()
+        step = before - torch.cat([p.detach().flatten() for p in model.parameters()])
+        assert worst_cosine(rows, step) >= -1e-5
+
+
+def test_what_cannot_be_guarded_is_said_once():
+    """A parameter beside, whose momentum raises a loss that depends on nothing else."""
+    x = torch.ones(2, requires_grad=True)
+    beside = torch.ones(1, requires_grad=True)
+    optimizer = optim.SGD([x, beside], lr=0.1, momentum=0.9)
+    x.grad, beside.grad = torch.zeros(2), torch.tensor([-5.0])
+    optimizer.step()
+    optimizer.zero_grad()
+    method = trimol.Static([x], 2, optimizer=optimizer, guard=True)
+    with pytest.warns(RuntimeWarning, match="no weights were found at step 0"):
+        method([x.square().sum(), beside.square().sum() + 0 * x.sum()]).backward()
+    assert method.info.guarded == "failed"
+    assert method.info.effect[1] > 0
+    method([x.square().sum(), beside.square().sum() + 0 * x.sum()])  # said once
+
+
+def test_hooks_on_parameters_are_refused():
+    problem = Problem("adam")
+    problem.params[0].register_hook(lambda g: g.clamp(-1, 1))
+    with pytest.raises(ValueError, match="guard must be False where parameters have hooks"):
+        made("static", problem)(problem.losses())
+
+
+def test_a_stationary_point_is_left_by_momentum_alone_where_that_harms_nobody():
+    """Two opposite gradients, and momentum across: it stays; along one of them: it goes."""
+    x = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    for momentum, kept in (([0.0, 1.0], [0.0, 1.0]), ([1.0, 1.0], [0.0, 1.0])):
+        optimizer = optim.SGD([x], lr=1.0, momentum=1.0)
+        optimizer.state[x]["momentum_buffer"] = torch.tensor(momentum, dtype=torch.float64)
+        method = trimol.MGDA([x], 2, optimizer=optimizer, guard=True)
+        with torch.no_grad():
+            x.zero_()
+        x.grad = None
+        method(torch.stack([x[0], -x[0]])).backward()
+        optimizer.step()
+        torch.testing.assert_close(-x.detach(), torch.tensor(kept, dtype=torch.float64))
+
+
+def test_evaluation_touches_nothing():
+    problem = Problem("adam")
+    method = made("static", problem)
+    with torch.no_grad():
+        value = method(problem.losses())
+    assert value == problem.losses().mean()
+    assert method.info is None
