@@ -8,12 +8,21 @@ from types import ModuleType
 import pytest
 import torch
 
+from pair import server
+
 torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def quick_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers of studies start at once. Those of test_cli_process.py start as a user's do."""
+    context = server()
+    monkeypatch.setattr("trimol.runs._pool.multiprocessing.get_context", lambda _: context)
 
 
 @pytest.fixture(scope="session")

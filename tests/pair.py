@@ -1,16 +1,22 @@
 """Several processes on one machine: as ``accelerate launch`` sets two up, or met in a folder."""
 
 import datetime
+import multiprocessing
 import os
 import socket
 from collections.abc import Callable, Iterable
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
-from torch.multiprocessing.spawn import spawn, start_processes
+from torch.multiprocessing.spawn import start_processes
+
+# What the processes of tests would import each, in seconds: their server does so once for all.
+IMPORTED = ["pytest", "scipy.optimize", "torch._dynamo", "torch.distributed.checkpoint"]
+IMPORTED += ["torch.distributed.fsdp", "torch.distributed.tensor.parallel", "trimol.gradients"]
 
 
 def join(rank: int, port: int) -> None:
@@ -39,6 +45,22 @@ def meet(rank: int, world: int, folder: str | Path) -> None:
     )
 
 
+def started(work: Callable[..., None], *args: Any, processes: int = 2) -> None:
+    """Do some work in so many new processes, given their ranks; nothing of this one is theirs.
+
+    As ``torch.multiprocessing.spawn``, but they are forks of a server that has torch.
+    """
+    server()
+    start_processes(work, args, nprocs=processes, start_method="forkserver")
+
+
+def server() -> BaseContext:
+    """Starts processes that have torch at once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED)
+    return context
+
+
 def forked(work: Callable[..., None], *args: Any) -> None:
     """Do some work in two processes that have all that this one has imported."""
     start_processes(_joined, (free_port(), work, args), nprocs=2, start_method="fork")
@@ -63,7 +85,7 @@ def assert_as_one(
     folder: Path,
 ) -> None:
     """Two processes, each of which writes its outcomes by name, end alike, and as one alone."""
-    spawn(work, args=(free_port(), str(folder)), nprocs=2)
+    started(work, free_port(), str(folder))
     first, second = (torch.load(folder / f"{rank}.pt", weights_only=True) for rank in (0, 1))
     for name in names:
         alone = outcome(name)

@@ -91,8 +91,17 @@ for module in {sorted(module for module in modules if not module.endswith("__mai
     run("-c", code, cwd=tmp_path, env=elsewhere)
 
 
-@pytest.mark.parametrize("jobs", [["--jobs", "1"], ["--jobs", "2"], []], ids=" ".join)
-def test_methods_are_compared(elsewhere: dict[str, str], tmp_path: Path, jobs: list[str]) -> None:
-    flags = "compare digits --methods static,modo --seeds 1 --steps 5 --out here --json"
-    said = run("-m", "trimol", *flags.split(), *jobs, cwd=tmp_path, env=elsewhere)
-    assert {row["method"] for row in json.loads(said)["rows"]} == {"static", "modo"}
+def test_methods_are_compared(elsewhere: dict[str, str], tmp_path: Path) -> None:
+    """Alone, by workers, and by as many as there are cores, for whom nothing is left to do."""
+    flags = "compare digits --methods static,modo --seeds 1 --steps 5 --json --out"
+    code = f"""
+from trimol.cli import main
+
+for more in ("one --jobs 1", "two --jobs 2", "two"):
+    assert main([*"{flags}".split(), *more.split()]) == 0
+    print("end of the answer")
+"""
+    *answers, rest = run("-c", code, cwd=tmp_path, env=elsewhere).split("end of the answer\n")
+    assert (len(answers), rest) == (3, "")
+    for said in answers:
+        assert {row["method"] for row in json.loads(said)["rows"]} == {"static", "modo"}

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
+from pair import meet, started
 from trimol import measure, simplex
 from trimol.errors import Estimate, estimate
 from trimol.errors._pareto import stationarity
@@ -265,9 +265,7 @@ def test_values_that_will_not_do(change: dict[str, Any], message: str) -> None:
 
 def process(rank: int, folder: str) -> None:
     """One of two processes, each with half of every batch."""
-    address = f"file://{folder}/store"
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    torch.set_num_threads(1)
+    meet(rank, 2, folder)
     found = halves(rank)
     torch.save(
         (found.opt.low, found.opt.value, found.opt.high, found.errors.losses), f"{folder}/{rank}.pt"
@@ -296,7 +294,7 @@ class _Ordered:
 
 
 def test_processes_share_each_batch(tmp_path: pathlib.Path) -> None:
-    mp.spawn(process, args=(str(tmp_path),), nprocs=2)
+    started(process, str(tmp_path))
     whole = halves(None)
     results = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
     assert results[0] == results[1]

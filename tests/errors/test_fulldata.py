@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from pair import meet, started
 from trimol.errors._fulldata import full_data
 from trimol.gradients import jacobian
 
@@ -245,9 +245,7 @@ def shards(problem: Problem) -> list[list[tuple[Tensor, Tensor]]]:
 
 def process(rank: int, folder: str) -> None:
     """One of two processes: the means of all data, loaders that do not match, one with a NaN."""
-    address = f"file://{folder}/store"
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    torch.set_num_threads(1)
+    meet(rank, 2, folder)
     problem = Problem()
     own = shards(problem)[rank]
     found = full_data(problem.losses, problem.params, own)
@@ -271,7 +269,7 @@ def process(rank: int, folder: str) -> None:
 
 
 def test_processes_share_one_data_set(tmp_path: pathlib.Path) -> None:
-    mp.spawn(process, args=(str(tmp_path),), nprocs=2)
+    started(process, str(tmp_path))
     problem = Problem()
     whole = full_data(problem.losses, problem.params, [(problem.x, problem.y)])
     results = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]

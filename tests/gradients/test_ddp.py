@@ -9,11 +9,10 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 import trimol
-from pair import meet
+from pair import meet, started
 
 WORLD, STEPS, M = 2, 3, 4
 Model = nn.Module
@@ -138,7 +137,7 @@ def work(rank: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[Any, Results]]:
     folder = tmp_path_factory.mktemp("ddp")
-    spawn(work, args=(str(folder),), nprocs=WORLD)
+    started(work, str(folder), processes=WORLD)
     return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(WORLD)]
 
 

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor, nn
 from zoo import several
 
-from pair import meet
+from pair import meet, started
 from trimol.gradients import Evidence, gramian, jacobian, product
 from trimol.gradients import _reduce as reduce
 from trimol.gradients import _rows as rows
@@ -100,7 +99,7 @@ def work(rank: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[Results]:
     folder = tmp_path_factory.mktemp("two processes")
-    mp.spawn(work, (str(folder),), nprocs=WORLD)
+    started(work, str(folder), processes=WORLD)
     return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(WORLD)]
 
 

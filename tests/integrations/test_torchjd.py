@@ -7,6 +7,7 @@ import warnings
 import pytest
 import torch
 
+from pair import started
 from trimol.integrations.torchjd import TorchJD, _seeded
 from trimol.testing import (
     CHECKS,
@@ -15,6 +16,7 @@ from trimol.testing import (
     network,
     run_in_processes,
 )
+from trimol.testing import _distributed as distributed
 from trimol.testing._problems import clear, flat_gradient, naive_jacobian
 
 aggregation = pytest.importorskip("torchjd.aggregation", reason="needs the extra 'torchjd'")
@@ -158,7 +160,9 @@ def test_two_processes_equal_the_joined_batch(ranks, name):
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     rows = {name: ROWS[name] for name in ("GradVac", "MoDoWeighting", "ConFIG", "Random")}
-    return run_in_processes(rows, tmp_path_factory.mktemp("guests"))
+    with pytest.MonkeyPatch.context() as patch:  # test_distributed.py takes it as it is
+        patch.setattr(distributed, "spawn", lambda work, args, nprocs: started(work, *args))
+        return run_in_processes(rows, tmp_path_factory.mktemp("guests"))
 
 
 # -- state and random numbers --------------------------------------------------------------------

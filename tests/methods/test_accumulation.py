@@ -11,10 +11,10 @@ from table import TABLE
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 import trimol
+from pair import meet, started
 from trimol.methods._registry import get
 
 METHODS = [name for name in TABLE if get(name).needs != "representation"]
@@ -193,14 +193,13 @@ def trained(name, rank=None):
 
 
 def work(rank, folder):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/m", rank=rank, world_size=2)
+    meet(rank, 2, folder)
     torch.save({name: trained(name, rank) for name in SHARED}, Path(folder) / f"{rank}.pt")
     dist.destroy_process_group()
 
 
 def test_micro_batches_on_two_processes_do_what_their_whole_does(tmp_path):
-    spawn(work, args=(str(tmp_path),), nprocs=2)
+    started(work, str(tmp_path))
     one, two = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1))
     for name in SHARED:
         for key, value in trained(name).items():

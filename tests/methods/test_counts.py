@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 from problems import TwoHeads, batch, network
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 import trimol
+from pair import meet, started
 from trimol.tasks import masked_mean
 
 WORLD, STEPS, SIZE = 2, 8, 6
@@ -156,9 +156,7 @@ TOLD = {
 
 
 def work(rank: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    meeting = f"file://{folder}/meeting"
-    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=WORLD)
+    meet(rank, WORLD, folder)
     found = {f"{name} {how}": trained(name, how, rank) for name, how in CASES}
     told = {case: said(rank, case) for case in TOLD}
     torch.save({"found": found, "told": told}, Path(folder) / f"{rank}.pt")
@@ -168,7 +166,7 @@ def work(rank: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("ranks")
-    spawn(work, args=(str(folder),), nprocs=WORLD)
+    started(work, str(folder), processes=WORLD)
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(WORLD)]
 
 

@@ -16,11 +16,10 @@ from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolic
 from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
 from torch.func import functional_call
-from torch.multiprocessing.spawn import spawn
 from torch.utils.checkpoint import checkpoint
 
 import trimol
-from pair import meet
+from pair import meet, started
 from trimol._failures import BadValue
 from trimol.gradients import gramian, jacobian, product
 from trimol.testing import Row, Step
@@ -428,7 +427,7 @@ def work(rank: int, world: int, folder: str) -> None:
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[Any, Any]]]:
     folder = tmp_path_factory.mktemp("fsdp")
     for world in (2, 4):  # the second goes on with what the first saved
-        spawn(work, args=(world, str(folder)), nprocs=world)
+        started(work, world, str(folder), processes=world)
     return {w: [torch.load(folder / f"{w}-{rank}.pt") for rank in range(w)] for w in (2, 4)}
 
 

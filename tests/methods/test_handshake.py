@@ -9,11 +9,10 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 import trimol
-from pair import meet
+from pair import meet, started
 from trimol._failures import BadValue
 from trimol.tasks import Batch, Data, Task
 from trimol.training import start, train
@@ -241,7 +240,7 @@ def work(rank: int, folder: str) -> None:
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("processes")
-    spawn(work, args=(str(folder),), nprocs=WORLD)
+    started(work, str(folder), processes=WORLD)
     return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(WORLD)]
 
 

@@ -71,6 +71,7 @@ def test_table6_by_the_command_on_generated_rooms(
     """The whole way with files in NYU-v2's layout: reader, validation split, tasks, table."""
     monkeypatch.setenv("TRIMOL_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("TRIMOL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("trimol.runs.tuning.cores", lambda: 1)  # starting processes takes long
     write(tmp_path / "data" / "nyuv2", train=24, test=4, image_size=(24, 32))
     out = tmp_path / "studies"
     assert main(["reproduce", "table6", "--quick", "--quiet", "--json", "--out", str(out)]) == 0

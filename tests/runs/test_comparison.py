@@ -222,6 +222,7 @@ def test_bad_settings(change: dict[str, object], message: str, tmp_path: Path) -
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_workers")
 def test_several_processes(found: Comparison, tmp_path: Path) -> None:
     told: list[tuple[str, int, bool]] = []
 
@@ -237,6 +238,7 @@ def test_several_processes(found: Comparison, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_workers")
 def test_several_processes_interrupted_and_failing(tmp_path: Path) -> None:
     long = [configure("digits", method, steps=10**6) for method in ("static", "mgda")]
     runs = [(config, tmp_path / config.method) for config in long]

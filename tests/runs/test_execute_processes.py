@@ -8,9 +8,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
 
-from pair import free_port, join
+from pair import free_port, join, started
 from trimol.runs import Interrupted, StoreError, configure, execute
 from trimol.tasks import Batch
 from trimol.tasks.digits import Digits
@@ -56,7 +55,7 @@ def work(rank: int, port: int, folder: str) -> None:
 
 @pytest.mark.slow
 def test_two_processes_write_one_run(tmp_path: Path) -> None:
-    spawn(work, args=(free_port(), str(tmp_path)), nprocs=2)
+    started(work, free_port(), str(tmp_path))
     for rank in (0, 1):
         found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
         assert found["stopped"]

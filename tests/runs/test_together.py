@@ -496,6 +496,7 @@ def test_validation_needs_such_data(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_workers")
 def test_processes_take_groups(whole: list[StoredRun], tmp_path: Path) -> None:
     others = configs("static", steps=3)
     told: list[str] = []
@@ -523,6 +524,7 @@ class Deadly(Digits):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_workers")
 def test_a_process_that_dies_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "deadly.py").write_text(DEADLY)
     task = f"{tmp_path}/deadly.py:Deadly"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor, nn
 
 import trimol
+from pair import meet, started
 from trimol.training.monitor import Monitor, SinkFailed
 from trimol.training.records import Record, from_errors
 
@@ -307,9 +307,7 @@ def test_a_method_is_needed() -> None:
 
 def process(rank: int, folder: str) -> None:
     """One of two processes with clocks of their own: they must decide alike, or they hang."""
-    address = f"file://{folder}/store"
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
-    torch.set_num_threads(1)
+    meet(rank, 2, folder)
     clock = Clock()
     loop = Loop(every=None, cost=0.3, clock=clock)
 
@@ -327,7 +325,7 @@ def process(rank: int, folder: str) -> None:
 
 
 def test_processes_measure_together_and_one_feeds_sinks(tmp_path: pathlib.Path) -> None:
-    mp.spawn(process, args=(str(tmp_path),), nprocs=2)
+    started(process, str(tmp_path))
     results = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
     assert results[0][0] == results[1][0]
     assert sum(results[0][0]) > 1

@@ -129,10 +129,6 @@ def low_ranks(every: int = 1, start: int = 0) -> Iterator[Input]:
 
     Some have a row of zeros or a row twice. There are 3 775; ``every`` so many from ``start`` on.
     """
-    return islice(_low_ranks(), start, None, every)
-
-
-def _low_ranks() -> Iterator[Input]:
     kinds: tuple[Stationary | None, ...] = (None, "not", "weakly", "strongly")
     shapes = ((m, d) for m in range(1, 21) for d in range(1, 11))
     told = (
@@ -142,15 +138,17 @@ def _low_ranks() -> Iterator[Input]:
         for kind in kinds
         if kind is None or 0 < rank < m or (kind == "not" and rank == m)
     )
-    for seed, (m, d, rank, kind) in enumerate(told):
-        scale = SCALES[seed % len(SCALES)]
-        rows = scale * low_rank(m, d, rank, kind, seed)
-        name = f"{m} × {d}, rank {rank} × {scale:g}, stationary: {kind}"
-        if m > 1 and seed % 5 == 0:
-            rows[0] = 0
-            yield Input(f"{name}, a row of zeros", rows)
-        elif m > 1 and seed % 5 == 1:
-            rows[-1] = rows[0]
-            yield Input(f"{name}, a row twice", rows)
-        else:
-            yield Input(name, rows, kind or "not")
+    return (_low_rank(seed, *one) for seed, one in islice(enumerate(told), start, None, every))
+
+
+def _low_rank(seed: int, m: int, d: int, rank: int, kind: Stationary | None) -> Input:
+    scale = SCALES[seed % len(SCALES)]
+    rows = scale * low_rank(m, d, rank, kind, seed)
+    name = f"{m} × {d}, rank {rank} × {scale:g}, stationary: {kind}"
+    if m > 1 and seed % 5 == 0:
+        rows[0] = 0
+        return Input(f"{name}, a row of zeros", rows)
+    if m > 1 and seed % 5 == 1:
+        rows[-1] = rows[0]
+        return Input(f"{name}, a row twice", rows)
+    return Input(name, rows, kind or "not")
