@@ -274,3 +274,15 @@ def test_evaluation_touches_nothing():
         value = method(problem.losses())
     assert value == problem.losses().mean()
     assert method.info is None
+
+
+def test_an_optimizer_that_is_made_later_is_set():
+    problem = Problem("momentum", history=2)
+    rows, method = problem.rows(), trimol.Static(problem.params, 3)
+    method.guard = True
+    method.optimizer = problem.optimizer
+    assert worst_cosine(rows, moved(problem, method, [0])) >= -1e-11
+    method.guard = False
+    method.optimizer = None
+    train(problem, method, 1)
+    assert method.info.guarded == ""

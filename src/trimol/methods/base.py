@@ -251,8 +251,15 @@ class Method(nn.Module):
 
     @property
     def optimizer(self) -> Optimizer | None:
-        """The optimizer that the weights are chosen for, if any."""
+        """The optimizer that the weights are chosen for, if any.
+
+        May be set where it is made after the method, as in Lightning's ``configure_optimizers``.
+        """
         return None if self.steps is None else self.steps.optimizer
+
+    @optimizer.setter
+    def optimizer(self, optimizer: Optimizer | None) -> None:
+        self.steps = self._steps_of(optimizer)
 
     @property
     def stepping(self) -> Stepping | None:
