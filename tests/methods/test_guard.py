@@ -53,10 +53,12 @@ def test_no_step_raises_a_loss(optimizer, kind, objectives, seed, history, dtype
         rows = torch.stack([problem.rows(i) for i in batches]).mean(0)
         step = moved(problem, method, batches)
         assert method.info.guarded in ("free", "changed")
-        # Beside a large step (momentum) that was all but undone, what is left of it is rounding.
+        # Beside a large step (momentum) that was all but undone, what is left of it is rounding;
+        # and the parameters themselves are rounded, which a short step sees.
         length = max(float(step.norm()), 1e-3 * float(problem.rates.max()))
         left = (rows @ step / rows.norm(dim=1).clamp_min(1e-30) / length).min()
-        assert float(left) >= -LEFT[dtype]
+        stored = torch.finfo(dtype).eps * float(torch.cat(problem.params).norm()) / length
+        assert float(left) >= -LEFT[dtype] - stored
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -243,6 +245,51 @@ def test_what_cannot_be_guarded_is_said_once():
     assert method.info.guarded == "failed"
     assert method.info.effect[1] > 0
     method([x.square().sum(), beside.square().sum() + 0 * x.sum()])  # said once
+
+
+def test_a_gradient_that_is_not_finite_is_left_to_the_scaler():
+    problem = Problem("adam", history=1)
+    method = made("static", problem)
+    with pytest.warns(RuntimeWarning, match="no weights were found"):
+        method(problem.losses() * torch.tensor([1.0, float("inf"), 1.0])).backward()
+    assert method.info.guarded == "failed"
+    assert not all(bool(p.grad.isfinite().all()) for p in problem.params)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
+@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+def test_losses_of_any_size(scale, optimizer):
+    """One loss is so much larger than the others; two are the same; one has no gradient at all."""
+    problem = Problem(optimizer, 4, seed=5, size=12)
+    A, b = problem.batches[0]
+    A[2], b[2], A[3] = A[1], b[1], 0
+    factors = torch.tensor([scale, 1.0, 1.0, 1.0], dtype=torch.float64)
+    rows = problem.rows() * factors[:, None]
+    before = torch.cat([p.detach().clone() for p in problem.params])
+    method = made("static", problem)
+    method(problem.losses() * factors).backward()
+    problem.optimizer.step()
+    step = before - torch.cat([p.detach() for p in problem.params])
+    assert method.info.guarded in ("free", "changed")
+    assert worst_cosine(rows, step) >= -1e-11
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_entries_that_never_have_a_gradient(name):
+    """Dead units, unused embeddings: √0 has no slope."""
+    data = torch.Generator().manual_seed(0)
+    x = torch.zeros(8, requires_grad=True)
+    optimizer = OPTIMIZERS[name]([x])
+    method = trimol.UPGrad([x], 2, optimizer=optimizer, metric="gradient", guard=True)
+    for _ in range(30):
+        rows = torch.randn(2, 8, generator=data)
+        rows[:, 2] = 0
+        before = x.detach().clone()
+        optimizer.zero_grad()
+        method(rows @ x + 1).backward()
+        optimizer.step()
+        assert method.info.guarded in ("free", "changed")
+        assert worst_cosine(rows, before - x.detach()) >= -2e-5
 
 
 def test_hooks_on_parameters_are_refused():

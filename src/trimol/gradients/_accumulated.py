@@ -28,7 +28,7 @@ from trimol.gradients._delivery import Delivery
 from trimol.gradients._graph import record
 from trimol.gradients._params import checked, split, trainable
 from trimol.gradients._product import directional
-from trimol.gradients._rows import all_rows, combined, gram
+from trimol.gradients._rows import all_rows, gram
 from trimol.gradients._scalar import weighted
 from trimol.gradients._sharded import Shards
 from trimol.gradients._steps import Stepping
@@ -103,14 +103,14 @@ class Accumulated(Evidence):
                 if (i, draw) not in self._values:  # no graph was needed so far
                     with torch.no_grad():
                         self._compute(i, draw)
-        return self._mean_losses(range(self._count))
+        return self._mean(range(self._count))
 
     @property
     def _count(self) -> int:
         """How many draws a micro-batch has."""
         return len(self.batches[0])
 
-    def _mean_losses(self, draws: Sequence[int]) -> Tensor:
+    def _mean(self, draws: Sequence[int]) -> Tensor:
         """This process's losses, the mean over these draws."""
         return sum(  # type: ignore[return-value]
             share * torch.stack([self._values[i, draw] for draw in draws]).mean(0)
@@ -246,11 +246,7 @@ class Accumulated(Evidence):
         """The scalar worth λᵀF whose gradient is G λ, the mean over the micro-batches."""
         used = range(self._count)[draws] or range(self._count)
         if self._rows is not None and not self._has_others:
-            gramian = self.findings.get("gramian")
-            gramian = gram(self._rows) if gramian is None else gramian
-            with no_autocast():
-                direction = combined(weights, self._rows, gramian)
-            return self.scalar_along(weights, direction)
+            return self.scalar_along(weights, self._known_direction(weights, self._rows))
         gradients, others = self._gradients(weights, used)
         return self._handed_on(weights, used, gradients, others)
 
@@ -279,7 +275,7 @@ class Accumulated(Evidence):
             gradients = self.shards.joined(self.others, gradients)
         if self.guards:
             weights, direction, gradients = self._guarded(weights, used, direction, gradients)
-        value = weighted(self._mean_losses(used).to(self._dtype), weights)
+        value = weighted(self._mean(used).to(self._dtype), weights)
         return self._attached(value, direction, gradients)
 
     def _rescaled(self, direction: Sequence[Tensor], used: Sequence[int]) -> Sequence[Tensor]:

@@ -91,6 +91,8 @@ def guard(this: Guarding) -> Guarded:
     falls = this.falls(moved).double()
     if this.fine and (falls >= 0).all():
         return Guarded("free", -falls, torch.zeros_like(falls))
+    if not falls.isfinite().all():  # nor is the gradient: the step is what it is
+        return Guarded("failed", -falls, torch.zeros_like(falls))
     rows, params = this.rows(), this.params[: this.weighed]
     beside = torch.zeros_like(falls)
     if this.weighed < len(this.params):
@@ -158,6 +160,8 @@ class _Search:
             step = known + scale * gradient
             (self.slope,) = torch.autograd.grad(step.sum(), gradient)
         step, self.scale = step.detach(), scale.detach()
+        # √0 of an entry that never had a gradient has no slope, nor needs one.
+        self.slope = torch.where(self.slope.isfinite(), self.slope, self.scale)
         self.added, self.gradient = added, changed
         self.length = float(torch.linalg.vector_norm(step))
         self.falls = products(self.rows, step[None])[:, 0] + self.beside

@@ -6,7 +6,7 @@ without repeating a backward that was done for the evidence.
 """
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import combinations
 from typing import Any
@@ -33,7 +33,7 @@ from trimol.gradients._backward import dense, gradient, norm, pulled
 from trimol.gradients._delivery import AS_IT_IS, Delivery
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._guard import Guarding, guard
-from trimol.gradients._optimizers import Affine
+from trimol.gradients._metric import Metric
 from trimol.gradients._params import checked, split, trainable
 from trimol.gradients._presence import Counts, Presence, checked_counts
 from trimol.gradients._product import directional
@@ -45,7 +45,6 @@ from trimol.gradients._rows import (
     gram,
     gram_of,
     own_gramian,
-    products,
     rounding,
     spread_gram,
 )
@@ -215,10 +214,10 @@ class Evidence:
                 self._refuse_metric("a representation, which no optimizer moves")
                 return self._noted("gramian", own_gramian(graph))
             if of is not None or size < len(graph.losses):
-                metric = self._metric(graph.given, lambda weights: self._mean(graph, weights))
-                if of is None:  # a method that asks for some parameters alone asks for norms
-                    self._note_momentum(metric, lambda known: self._falls(graph, known))
-                return self._noted("gramian", gram_of(graph, size, metric and metric.scale))
+                if self.metric is None:
+                    return self._noted("gramian", gram_of(graph, size))
+                found, self.momentum = self.metric.of_graph(graph, size)
+                return self._noted("gramian", found)
             self._rows, self._spread = all_rows(graph, spread=graph.spreads), graph.spreads
         return self._noted("gramian", self.gram(self._rows, spread=self._spread))
 
@@ -229,62 +228,22 @@ class Evidence:
             rows: One row of gradients an objective, in the order of `params`.
             spread: Whether each process has its share of the columns alone.
         """
-        if self.stepping is None or not self.stepping.metric:
+        if self.metric is None:
             return spread_gram(rows, spread)
-
-        def flat(weights: Tensor) -> Tensor:
-            own = combined_wide(weights, rows, rows.dtype)
-            return reduce.collected(own, self._width) if spread else own
-
-        def falls(known: Tensor) -> Tensor:
-            own = reduce.share(known) if spread else known
-            local = products(rows, own[None])[:, 0]
-            return reduce.sum_small(local) if spread else local
-
-        metric = self._metric(self.given, flat)
-        self._note_momentum(metric, falls)
-        assert metric is not None
-        return spread_gram(rows, spread, reduce.share(metric.scale) if spread else metric.scale)
-
-    def _metric(
-        self, params: Sequence[Tensor], gradient_of: Callable[[Tensor], Tensor]
-    ) -> Affine | None:
-        """k and S of the step with the weights of before it, over the lr; None without a metric.
-
-        Args:
-            params: What is differentiated.
-            gradient_of: From weights to the flat gradient G λ.
-        """
-        if self.stepping is None or not self.stepping.metric:
-            return None
-        steps = self.stepping.steps
-        at = gradient_of(self.stepping.weights)
-        known, scale = steps.flat(params)(at)
-        unit = steps.unit(params)
-        return Affine(known / unit, scale / unit)
-
-    def _note_momentum(self, metric: Affine | None, falls: Callable[[Tensor], Tensor]) -> None:
-        if metric is not None:
-            size = torch.where(metric.scale > 0, metric.known.square() / metric.scale, 0.0)
-            self.momentum = Momentum(falls(metric.known).double(), size.sum(dtype=torch.float64))
-
-    def _refuse_metric(self, what: str) -> None:
-        if self.stepping is not None and self.stepping.metric:
-            raise BadValue(f"optimizer must be None, or metric 'gradient', with {what}")
-
-    def _mean(self, graph: Graph, weights: Tensor) -> Tensor:
-        """G λ, flat, the mean over processes, by one backward."""
-        with hooks.muted(self.params):
-            parts = graph.joined(gradient(graph.losses, graph.params, weights))
-        return torch.cat([part.reshape(-1) for part in parts])
-
-    def _falls(self, graph: Graph, known: Tensor) -> Tensor:
-        """Gᵀk by one tangent pass."""
-        return reduce.mean_small(directional(graph, split(known, graph.params)).values)
+        found, self.momentum = self.metric.of_rows(rows, self.given, spread=spread)
+        return found
 
     @property
-    def _width(self) -> int:
-        return sum(p.numel() for p in self.params)
+    def metric(self) -> Metric | None:
+        """That of the optimizer's steps, where the weights are chosen for them."""
+        stepping = self.stepping
+        if stepping is None or not stepping.metric:
+            return None
+        return Metric(stepping.steps, stepping.weights)
+
+    def _refuse_metric(self, what: str) -> None:
+        if self.metric is not None:
+            raise BadValue(f"optimizer must be None, or metric 'gradient', with {what}")
 
     @no_autocast()
     def jacobian(self) -> Tensor:
@@ -322,12 +281,8 @@ class Evidence:
         return self._noted("product", reduce.mean_small(local.values))
 
     def _in_metric(self, vector: Sequence[Tensor]) -> Sequence[Tensor]:
-        """A gradient, or what the optimizer's step with it is, over the lr."""
-        if self.stepping is None or not self.stepping.metric:
-            return vector
-        steps = self.stepping.steps
-        unit = steps.unit(self.given)
-        return [part / unit for part in steps.taken(self.given, vector)]
+        """A gradient, or what the optimizer's step with it is."""
+        return vector if self.metric is None else self.metric.along(self.given, vector)
 
     def cross(self, like: Tensor) -> Tensor:
         """G1ᵀG2 of the first two draws, (…, M, M), by one product for each objective.
@@ -400,11 +355,9 @@ class Evidence:
         used = self.draws[draws] or self.draws
         # The rows are known: their weighted sum is the gradient, and no backward is left to do.
         if self._rows is not None and not hooks.on_leaves(self.params):
-            gramian = self.findings.get("gramian")
-            gramian = gram(self._rows) if gramian is None else gramian
-            direction = combined(weights, self._rows, gramian)
+            direction = self._known_direction(weights, self._rows)
             if self._spread:
-                direction = reduce.collected(direction, self._width)
+                direction = reduce.collected(direction, sum(p.numel() for p in self.params))
             return self.scalar_along(weights, direction)
         if self.guards or self._is_rescaled(weights):
             return self._along(weights, used, self._combined(weights, used))
@@ -419,6 +372,14 @@ class Evidence:
         if not self.others or not any(weight.any() for weight in missing):
             return value
         return self._attached(value, on_others=self._on_others(used, missing))
+
+    @no_autocast()
+    def _known_direction(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """λᵀJ: what it loses by cancelling is told by the Gramian, unless that is in a metric."""
+        if self.metric is not None:
+            return combined_wide(weights, rows, rows.dtype)
+        gramian = self.findings.get("gramian")
+        return combined(weights, rows, gram(rows) if gramian is None else gramian)
 
     @no_autocast()
     def scalar_along(self, weights: Tensor, direction: Tensor) -> Tensor:
@@ -475,9 +436,10 @@ class Evidence:
             )
         )
         self.findings |= {"effect": found.effect, "added": found.added, "guarded": found.outcome}
-        if found.outcome == "free":
+        if not found.extra:
             return weights, direction, on_others
-        changed = [a + b.to(a) for a, b in zip([*direction, *on_others], found.extra, strict=False)]
+        pairs = zip([*direction, *on_others], found.extra, strict=False)
+        changed = [dense(old) + extra.to(old.dtype) for old, extra in pairs]
         on_others = changed[len(direction) :] or on_others
         return weights + found.added.to(weights), changed[: len(direction)], on_others
 
@@ -491,13 +453,18 @@ class Evidence:
         """The coarsest rounding in the graphs."""
         return max(graph.rounding for graph in self.graphs)
 
+    def _graph(self, vector: Tensor, params: Sequence[Tensor]) -> Graph:
+        """The graph of a draw: the one that there is, where no other parameters are asked for."""
+        known = (g for g in self.graphs if g.losses is vector and len(params) == len(self.given))
+        return next(known, None) or record(vector, params)
+
     def _falls_of(
         self, used: Sequence[Tensor], params: Sequence[Tensor], moved: Sequence[Tensor]
     ) -> Tensor:
         """Gᵀs, the mean over the draws used and over processes: one tangent pass for each."""
         total = torch.zeros(len(self.names), dtype=torch.float64)
         for vector in used:
-            graph = record(vector, params)
+            graph = self._graph(vector, params)
             with graph.apart():
                 total += directional(graph, moved).values.cpu().double() / len(used)
         return reduce.mean_small(total.to(used[0].device))
@@ -508,7 +475,7 @@ class Evidence:
             return self._rows
         total: Tensor | float = 0.0
         for vector in used:
-            graph = record(vector, params)
+            graph = self._graph(vector, params)
             with graph.apart(), hooks.muted(graph.params):
                 total = total + all_rows(graph) / len(used)
         assert isinstance(total, Tensor)
