@@ -30,6 +30,12 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setattr(theory, "QUICK_EXAMPLES", (64,))
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures take longer than what they show: their files are empty."""
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda _, file, **__: file.touch())
+
+
 @pytest.mark.parametrize("name", ["fig1", "fig5", "fig6", "fig7", "fig3", "fig2", "theory"])
 def test_a_study_writes_what_it_promises(name, tmp_path):
     seen = []
@@ -50,6 +56,7 @@ def test_a_study_writes_what_it_promises(name, tmp_path):
         assert seen[-1][0] == seen[-1][1]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_studies_share_their_parts(tmp_path, monkeypatch):
     reproduce.run("fig1", tmp_path, quick=True)
     monkeypatch.setattr("trimol.paper._toy_runs.simulate", None)  # would fail if called
@@ -87,6 +94,7 @@ def test_sweeps_show_means_and_intervals_over_data_sets():
     assert half.tolist() == pytest.approx([12.7062, 0])  # t₁ · √2/√2
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_users_number_of_seeds_is_taken(tmp_path):
     study = reproduce.run("fig3", tmp_path, quick=True, seeds=3)
     assert {row["n"] for row in study.rows} == {3}

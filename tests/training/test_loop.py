@@ -51,25 +51,22 @@ def parameters(run: Run) -> Tensor:
 CONSTANT = [name for name in methods.names() if not methods.growth(name)]
 
 
-@pytest.mark.parametrize("name", list(get("digits").settings))
-def test_methods_with_known_step_sizes_learn_digits(name: str) -> None:
-    run = train(run_digits(name), steps=150)
-    assert assess(run).metrics["accuracy"] > 0.8
-
-
 @pytest.mark.parametrize("name", methods.names())
-def test_every_method_lowers_the_mean_loss(name: str) -> None:
+def test_every_method_lowers_the_mean_loss_and_learns_digits(name: str) -> None:
+    """The second with step sizes that are known to be good."""
     run = run_digits(name)
     before = sum(assess(run).losses.values())
     after = sum(assess(train(run, steps=60)).losses.values())
     assert after < before
+    if name in run.task.settings:
+        assert assess(train(run, steps=90)).metrics["accuracy"] > 0.8
 
 
 @pytest.mark.parametrize("name", methods.names())
 def test_same_seed_same_run(name: str) -> None:
-    first, again = (train(run_digits(name, seed=1), steps=20) for _ in range(2))
+    first, again = (train(run_digits(name, seed=1), steps=5) for _ in range(2))
     assert torch.equal(parameters(first), parameters(again))
-    other = train(run_digits(name, seed=2), steps=20)
+    other = train(run_digits(name, seed=2), steps=5)
     assert not torch.equal(parameters(first), parameters(other))
 
 
