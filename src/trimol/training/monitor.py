@@ -15,10 +15,11 @@ from trimol._checks import Names, in_order, whole_number
 from trimol._failures import BadType, BadValue
 from trimol.errors import Errors, estimate, measure
 from trimol.errors._fulldata import Size
+from trimol.errors._inputs import check_again
 from trimol.gradients import Losses
 from trimol.gradients import _reduce as reduce
 from trimol.methods import Method
-from trimol.training.assessment import evaluating
+from trimol.training._modes import evaluating
 from trimol.training.records import ERRORS, HARDLY, Record, Sink, from_errors
 
 _PATIENCE = 100  # steps, before the weights are said to stand still
@@ -111,8 +112,8 @@ class Monitor:
     ) -> None:
         if not isinstance(method, Method):
             raise BadType(f"method must be a trimol method, found {type(method).__name__}")
-        _check_again("train", train)
-        _check_again("test", test)
+        check_again("train", train)
+        check_again("test", test)
         self.losses, self.method, self.train, self.test = losses, method, train, test
         self.every, self.cost = _checked_schedule(every, cost)
         self.sinks = _checked_sinks(sinks)
@@ -322,11 +323,3 @@ def _checked_sinks(sinks: Sequence[Sink]) -> tuple[Sink, ...]:
         if not callable(sink):
             raise BadType(f"sinks must hold functions of a record, found {sink!r}")
     return tuple(sinks)
-
-
-def _check_again(name: str, loader: Iterable[Any] | None) -> None:
-    if isinstance(loader, Iterator):
-        raise BadType(
-            f"{name} must be batches that can be gone over again and again (a DataLoader, a list), "
-            f"found {type(loader).__name__}"
-        )
