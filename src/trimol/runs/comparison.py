@@ -89,6 +89,8 @@ def compare(
     score_every: int = 0,
     checkpoint_every: int | None = None,
     precision: str = "no",
+    optimizer: str | None = None,
+    watch_every: int = 0,
     jobs: int = 1,
     watch: Watch | None = None,
     together: bool = False,
@@ -116,6 +118,8 @@ def compare(
         score_every: After every so many steps, the metrics on validation and test data.
         checkpoint_every: Steps between checkpoints; a fifth of the run by default.
         precision: ``"no"``, ``"bf16"`` or ``"fp16"``.
+        optimizer: The same for all methods, by its name (`RunConfig`); None: the task's own.
+        watch_every: Look at every so many steps whether it raised a loss; with 0 never.
         jobs: How many runs at a time, in processes of their own.
         watch: Called with a run's configuration, its steps done and, after a measurement, the
             record.
@@ -154,6 +158,8 @@ def compare(
             score_every=score_every,
             checkpoint_every=max(1, steps // 5) if checkpoint_every is None else checkpoint_every,
             precision=precision,
+            optimizer=optimizer,
+            watch_every=watch_every,
         )
         for seed in range(whole_number("seeds", seeds, least=1))  # all methods, seed by seed
         for name in methods
@@ -265,7 +271,8 @@ def columns(each: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
     """What rows say of how a run was made."""
-    return {"lr": config.lr, **config.hyperparameters, "steps": config.steps}
+    moved = {} if config.optimizer is None else {"optimizer": config.optimizer}
+    return {"lr": config.lr, **moved, **config.hyperparameters, "steps": config.steps}
 
 
 def _comparison(
