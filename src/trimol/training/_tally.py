@@ -1,8 +1,8 @@
 """What many steps did: looks counted, their shares, and these in one line."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from trimol.training._looks import StepLook
@@ -73,13 +73,37 @@ class StepSummary:
         text = "none raised a loss"
         if self.some:
             most = max(self.by_objective, key=lambda name: self.by_objective[name])
-            text = f"{_percent(self.some)} raised some loss ({_percent(self.all)} all)"
+            text = f"{percent(self.some)} raised some loss ({percent(self.all)} all)"
             text += f": most often {most!r}" if len(self.by_objective) > 1 else ""
         if self.undecided:
-            text += f", {_percent(self.undecided)} undecided"
+            text += f", {percent(self.undecided)} undecided"
         return (
             text if self.worst_cosine is None else f"{text}; worst cosine {self.worst_cosine:.2g}"
         )
+
+
+def from_record(record: Mapping[str, float]) -> StepSummary:
+    """What a record says of the steps that were looked at; NaN where it says nothing.
+
+    >>> summary = StepSummary(4, 0.5, 0.0, {"a": 0.5, "b": 0.0}, worst_cosine=-0.1)
+    >>> from_record(summary.record) == summary
+    True
+    """
+    full = _of_kind(record, "full") if "full_looked" in record else None
+    return replace(_of_kind(record, "steps"), full=full)
+
+
+def _of_kind(record: Mapping[str, float], kind: str) -> StepSummary:
+    each = f"{kind}_raise/"
+    return StepSummary(
+        looked=int(record.get(f"{kind}_looked", 0)),
+        some=record.get(f"{kind}_raise_some", math.nan),
+        all=record.get(f"{kind}_raise_all", math.nan),
+        by_objective={k.removeprefix(each): v for k, v in record.items() if k.startswith(each)},
+        worst_cosine=record.get(f"{kind}_worst_cosine"),
+        not_finite=int(record.get(f"{kind}_not_finite", 0)),
+        undecided=record.get(f"{kind}_undecided", 0.0),
+    )
 
 
 @dataclass
@@ -138,10 +162,10 @@ def _steps(number: int) -> str:
     return "1 step" if number == 1 else f"{number} steps"
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """A share in percent; what is not 0 does not look like it.
 
-    >>> _percent(0.84), _percent(0.001), _percent(0.999)
+    >>> percent(0.84), percent(0.001), percent(0.999)
     ('84 %', '0.1 %', '99.9 %')
     """
     hundred = 100 * share

@@ -15,7 +15,8 @@ from trimol.gradients import _reduce as reduce
 from trimol.tasks import Batch, Task
 from trimol.tasks import _answers as answers
 from trimol.training._modes import evaluating, training
-from trimol.training.loop import Run, place, random_numbers, scalar
+from trimol.training._random import random_numbers
+from trimol.training.loop import Run, place, scalar
 from trimol.training.records import ERRORS, Record, from_errors
 
 

@@ -38,6 +38,7 @@ from trimol.methods import _handshake as handshake
 from trimol.tasks import Batch, Data, Task
 from trimol.tasks import _answers as answers
 from trimol.training._optimizers import OptimizerName, named, needs_optimizer
+from trimol.training._random import forked, part_ways, random_numbers, random_states
 
 if TYPE_CHECKING:
     from trimol.training.watch import StepWatch
@@ -131,11 +132,11 @@ def start(
         )
     where = whereabouts()
     data = answers.data(task, seed) if data is None else data
-    with _forked(where.device):
+    with forked(where.device):
         torch.manual_seed(seed)
         model = answers.model(task).to(where.device)
-        _part_ways(where.process_index)
-        random = _random_states(where.device)
+        part_ways(where.process_index)
+        random = random_states(where.device)
     mover = (
         answers.optimizer(task, model.parameters(), lr)
         if optimizer is None
@@ -376,32 +377,3 @@ def _autocast(precision: str) -> torch.dtype | None:
     if precision not in known:
         raise BadValue(f"precision must be one of {', '.join(known)}, found {precision!r}")
     return known[precision]
-
-
-def _part_ways(process: int) -> None:
-    """Other random numbers (dropout's masks) on every process, for its other samples."""
-    if process:
-        torch.manual_seed(int(torch.randint(2**31, (process,))[-1]))
-
-
-@contextmanager
-def random_numbers(run: Run) -> Iterator[None]:
-    """The run's own random numbers, going on where they stopped; the caller's are put back."""
-    device = run.where.device
-    with _forked(device):
-        torch.set_rng_state(run.random[0])
-        if device.type == "cuda":
-            torch.cuda.set_rng_state(run.random[1], device)
-        try:
-            yield
-        finally:
-            run.random = _random_states(device)
-
-
-def _forked(device: torch.device) -> Any:
-    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
-
-
-def _random_states(device: torch.device) -> list[Tensor]:
-    own = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
-    return [torch.get_rng_state(), *own]
