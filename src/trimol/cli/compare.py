@@ -195,6 +195,7 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
     from trimol.cli import _findings as findings
     from trimol.cli import _step_lengths as step_lengths
     from trimol.cli import _tables as tables
+    from trimol.report._step_effects import step_effects
     from trimol.runs import summarise
 
     console = Console(highlight=False, markup=False)
@@ -211,6 +212,7 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
     )
     console.print(tables.readings(findings.readings(rows)))
     console.print(tables.weights(findings.weights(comparison), findings.objectives(comparison)))
+    console.print(tables.steps(step_effects(comparison.runs)))
     console.print(f"{HOW_TO_READ}\n\nSaved in {out}. Next: trimol report {out}")
 
 

@@ -21,6 +21,8 @@ from trimol.runs.study import Row, row
 from trimol.training import Diverged
 
 ERRORS = ("R_opt", "R_pop", "R_gen", "E_ca", "E_caw")
+# What steps that were looked at did (:mod:`trimol.training.records`).
+STEPS = ("steps_raise_some", "steps_raise_all", "steps_worst_cosine")
 # Over seeds, the definition of E_ca (and an estimate of it without bias): see `summarise`.
 DEFINITION, UNBIASED = "E_ca_definition", "E_ca_unbiased"
 
@@ -189,14 +191,16 @@ def summarise(compared: Comparison) -> list[Row]:
 
     Returns:
         One dict a number (`trimol.runs.study.row`): ``method``, ``metric`` (an objective or a
-        metric of the task, on test data, or an error; R_gen by its size), ``mean``, ``std`` (None
+        metric of the task, on test data, an error, R_gen by its size, or a share of the steps that
+        were looked at), ``mean``, ``std`` (None
         for a single seed), ``n``, ``paper``, ``ci`` (half the width of the 95 % interval of the
         mean, by Student's t), and the settings: step size, hyper-parameters and steps.
     """
     rows = []
     for method, runs in compared.runs.items():
         settings = settings_of(runs[0].config) if runs else {}
-        for metric, values in columns([numbers(run.record) for run in runs]).items():
+        each = [numbers(run.record) | _looked(run.record) for run in runs]
+        for metric, values in columns(each).items():
             # A number goes before a setting of the same name.
             rows.append({**settings, **row(method, metric, values), "ci": interval(values)})
         for metric, value in readings([run.direction for run in runs]).items():
@@ -254,6 +258,10 @@ def numbers(record: Mapping[str, float]) -> dict[str, float]:
     # |R_gen| of each run, as in the paper.
     errors = {name: abs(record[name]) for name in ERRORS if name in record}
     return {**named, **errors}
+
+
+def _looked(record: Mapping[str, float]) -> dict[str, float]:
+    return {name: record[name] for name in STEPS if name in record}
 
 
 def columns(each: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
