@@ -24,5 +24,6 @@ from trimol.tasks import Data as Data
 from trimol.tasks import Settings as Settings
 from trimol.tasks import Task as Task
 from trimol.training.monitor import Monitor as Monitor
+from trimol.training.watch import StepWatch as StepWatch
 from trimol.training.stability import Stability as Stability
 from trimol.training.stability import stability as stability

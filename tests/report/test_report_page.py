@@ -262,6 +262,7 @@ def test_many_rows_are_behind_a_click(tmp_path):
         ("modo", {"hyperparameters": {"gamma": 0.25, "rho": 0.1, "weights": [0.2, 0.3, 0.5]}}),
         ("modo", {"hyperparameters": {"simultaneous": True}, "task_options": {"hidden": 8}}),
         ("moco", {"hyperparameters": {"gamma": None}, "rho": 0.5, "precision": "bf16"}),
+        ("static", {"optimizer": "nesterov", "watch_every": 4}),
     ],
 )
 def test_the_command_gives_the_same_run(method, others):

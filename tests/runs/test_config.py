@@ -36,6 +36,8 @@ def test_the_same_after_json() -> None:
         ({"checkpoint_every": 7}, True),
         ({"measure_every": 7}, False),
         ({"score_every": 7}, False),
+        ({"watch_every": 7}, False),
+        ({"optimizer": "adam"}, False),
         ({"hyperparameters": {"gamma": 0.1}}, False),
         ({"task_options": {"hidden": 3}}, False),
         ({"rho": 0.1}, False),
@@ -118,6 +120,7 @@ def test_bad_names(arguments: tuple[str, str], message: str) -> None:
 def test_every_methods_hyperparameters_are_known() -> None:
     for name in methods.names():
         assert "every" in hyperparameters_of(name), name
+        assert "optimizer" not in hyperparameters_of(name), name
 
 
 def test_names_of_runs_on_disk_stay() -> None:

@@ -335,3 +335,26 @@ def test_data_that_a_task_reads_are_read_for_every_run(tmp_path: Path) -> None:
         config = configure(f"{tmp_path}/mine.py", "static", lr=0.1, steps=3)
         records.append(execute(config, tmp_path / f"runs-{calls}").record)
     assert records[0] != records[1]
+
+
+def test_looks_at_steps_are_in_the_records_and_resume(tmp_path: Path) -> None:
+    own = {"optimizer": "adam", "watch_every": 2, "lr": 0.05}
+    config = CONFIG.model_copy(update=own)
+    whole = execute(config, tmp_path / "whole")
+    plain = execute(config.model_copy(update={"watch_every": 0}), tmp_path / "plain")
+    for name, value in plain.parameters.items():
+        assert torch.equal(whole.parameters[name], value)
+    assert [row.get("steps_looked") for row in whole.metrics.to_dicts()] == [None, 3, 5, 6]
+    looked = {name: value for name, value in whole.record.items() if name.startswith("steps_")}
+    assert {k: v for k, v in whole.record.items() if k not in looked} == plain.record
+    assert looked["steps_looked"] == 6
+    assert 0 <= looked["steps_raise_all"] <= looked["steps_raise_some"] <= 1
+    assert {f"steps_raise/{name}" for name in whole.objectives} <= looked.keys()
+    assert -1 <= looked["steps_worst_cosine"] <= 1
+    assert whole.summary is not None
+    assert whole.summary["record"] == whole.record
+    with pytest.raises(Interrupted):
+        execute(config, tmp_path / "broken", watch=Stop(7))
+    execute(config, tmp_path / "broken", resume=True)
+    for name in ("metrics.parquet", "model.pt"):
+        assert (tmp_path / "broken" / name).read_bytes() == (whole.path / name).read_bytes()

@@ -395,6 +395,8 @@ def test_runs_that_cannot_be_alike_are_apart(tmp_path: Path) -> None:
         {"task_options": {"hidden": 9}}, {"rho": 0.1}, {"measure_every": 2}, {"precision": "bf16"},
     )  # fmt: skip
     listed = [base, *(base.model_copy(update=change) for change in changes)]
+    alone = ({"optimizer": "adam"}, {"watch_every": 2}, {"hyperparameters": {"guard": True}})
+    listed += [base.model_copy(update={**c, "seed": s}) for c in alone for s in range(2)]
     runs = [(config, tmp_path / str(number)) for number, config in enumerate(listed)]
     assert [len(unit.jobs) for unit in together.units(runs, runs)] == [1] * len(listed)
     alike = [base, *(base.model_copy(update=c) for c in ({"seed": 9}, {"lr": 0.3}))]

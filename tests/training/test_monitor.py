@@ -342,3 +342,55 @@ def test_the_page_in_the_documentation_runs(capsys: pytest.CaptureFixture[str]) 
         "step 8",
     ]
     assert space["history"][0]["samples"] == 32
+
+
+# --- what the steps do ----------------------------------------------------------------------------
+
+
+class Watched(Loop):
+    """The loop with a watch around its steps."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        params = self.model.parameters()
+        own = {"every": 1, "objectives": ["fit", "slope"], "model": self.model}
+        train = {"train": self.data.split(6), "full_every": 2, "subsample": 4}
+        self.monitor.watch = trimol.StepWatch(self.losses, params, **own, **train)
+
+    def run(self, steps: int) -> None:
+        assert self.monitor.watch is not None
+        for _ in range(steps):
+            batch = self.data[torch.randint(48, (8,))]
+            first, second = batch.split(4)
+            self.method(self.losses(first), self.losses(second)).backward()
+            self.monitor.step(samples=8)
+            with self.monitor.watch(batch):
+                self.optimizer.step()
+            self.optimizer.zero_grad()
+
+
+def test_records_say_what_the_steps_did_since_the_start() -> None:
+    loop = Watched()
+    loop.run(3)
+    first = loop.monitor.watch.summary.record
+    loop.run(1)
+    assert [record["steps_looked"] for record in loop.records] == [1, 3]
+    assert loop.records[1].items() >= first.items()
+    assert {"steps_raise_some", "steps_raise_all", "steps_raise/slope"} <= first.keys()
+    assert {"steps_worst_cosine", "full_looked", "full_raise_some"} <= first.keys()
+    assert not any(key.startswith(("steps_", "full_")) for key in Loop().monitor.measure())
+
+
+def test_a_monitors_state_has_that_of_its_watch() -> None:
+    loop, again = Watched(), Watched()
+    loop.run(3)
+    again.monitor.load_state_dict(json.loads(json.dumps(loop.monitor.state_dict())))
+    assert again.monitor.watch.summary == loop.monitor.watch.summary
+    plain = Loop()
+    plain.monitor.load_state_dict(loop.monitor.state_dict())  # which has no watch
+    assert plain.monitor.steps == 3
+
+
+def test_a_watch_is_a_step_watch() -> None:
+    with pytest.raises(TypeError, match=r"watch must be a trimol\.StepWatch, found list"):
+        Loop(watch=[])

@@ -8,6 +8,7 @@ from trimol.report._numbers import interval
 from trimol.runs.comparison import (
     DEFINITION,
     ERRORS,
+    STEPS,
     UNBIASED,
     Comparison,
     Difference,
@@ -22,8 +23,8 @@ OVER_SEEDS = (DEFINITION, UNBIASED)
 
 
 def rows_of_seeds(rows: Sequence[Row]) -> list[Row]:
-    """The rows that are means over seeds."""
-    return [row for row in rows if row["metric"] not in OVER_SEEDS]
+    """The rows that are means over seeds; what the steps did has a table of its own."""
+    return [row for row in rows if row["metric"] not in (*OVER_SEEDS, *STEPS)]
 
 
 def best(compared: Comparison) -> set[tuple[str, str]]:

@@ -9,6 +9,7 @@ from trimol._outline import Parameter
 from trimol.cli._reporting import UsageError
 from trimol.cli._values import of_types, reader
 from trimol.methods._registry import outline
+from trimol.training._optimizers import GIVEN
 
 if TYPE_CHECKING:
     from trimol.runs.config import RunConfig
@@ -23,7 +24,11 @@ def of(method: str) -> dict[str, Parameter]:
     [('gamma', 0.01), ('rho', 0.0)]
     """
     parameters = outline(method).parameters
-    return {p.name: p for p in parameters if p.keyword and any(map(reader, p.types))}
+    return {
+        p.name: p
+        for p in parameters
+        if p.keyword and p.name not in GIVEN and any(map(reader, p.types))
+    }
 
 
 def read(
@@ -63,10 +68,14 @@ def check(config: "RunConfig") -> None:
     import torch
 
     from trimol import methods, tasks
+    from trimol.training._optimizers import named, needs_optimizer
 
     objectives = tasks.load(config.task, config.task_options).objectives
     stand_in = [torch.zeros(1, requires_grad=True)]
-    methods.get(config.method)(stand_in, len(objectives), **config.hyperparameters)
+    own = dict(config.hyperparameters)
+    if needs_optimizer(own):
+        own["optimizer"] = named(config.optimizer or "sgd", stand_in, config.lr)
+    methods.get(config.method)(stand_in, len(objectives), **own)
 
 
 def _unknown(method: str, flag: str, known: Collection[str], taken: Collection[str]) -> str:

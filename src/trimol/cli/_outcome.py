@@ -75,7 +75,9 @@ def worse(first: Record, last: Record) -> str:
 def setting(config: "RunConfig") -> str:
     """How a method was run, in a few words."""
     own = {(f"method.{k}" if k == "lr" else k): v for k, v in config.hyperparameters.items()}
-    return ", ".join(f"{name}={value}" for name, value in {"lr": short(config.lr), **own}.items())
+    moved = {} if config.optimizer is None else {"optimizer": config.optimizer}
+    named = {"lr": short(config.lr), **moved, **own}
+    return ", ".join(f"{name}={value}" for name, value in named.items())
 
 
 def samples_a_step(run: "StoredRun") -> int:
@@ -99,6 +101,7 @@ def render(run: "StoredRun") -> list["RenderableType"]:
     from rich.text import Text
 
     from trimol.report._runs import unmoved
+    from trimol.training._tally import from_record
 
     record = run.record
     parts: list[RenderableType] = [
@@ -108,6 +111,8 @@ def render(run: "StoredRun") -> list["RenderableType"]:
     ]
     if conflicts(record):
         parts.append(Padding(Text(conflicts(record)), (0, 0, 0, 2)))
+    if "steps_looked" in record:
+        parts.append(Padding(Text(f"Steps: {from_record(record)}."), (0, 0, 0, 2)))
     if unmoved(run):
         parts.append(Text(UNMOVED, style="bold red"))
     if warning := worse(run.metrics.row(0, named=True), record):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from trimol.report._summary import Table as StepTable
     from trimol.runs import Row
 
 BEST = "*"
@@ -64,6 +65,20 @@ def weights(
     table = plain_table("λ at the end", *objectives, "λ* that avoids conflict")
     for method, own, avoiding in rows:
         table.add_row(method, *map(share, own), "  ".join(map(share, avoiding)))
+    return table
+
+
+def steps(found: "StepTable | None") -> "RenderableType":
+    """What the steps did, as a table; nothing where no step was looked at."""
+    if found is None:
+        return ""
+    from rich.text import Text
+
+    from trimol.report._step_effects import TITLE
+
+    table = plain_table(TITLE.lower(), *found.columns[1:])
+    for row in found.rows:
+        table.add_row(*map(Text, row))
     return table
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar
 from tyro.constructors import PrimitiveConstructorSpec
 
 from trimol._failures import BadValue
+from trimol.training._optimizers import NAMES as OPTIMIZERS
 
 # tyro knows these at a glance. For ``int | None`` or ``tuple[str, ...]`` it imports typeguard, and
 # that takes as long as tyro itself.
@@ -93,6 +94,9 @@ def choice(text: str, choices: Sequence[str]) -> str:
     if text not in choices:
         raise BadValue(f"must be one of {', '.join(choices)}, found {text!r}")
     return text
+
+
+optimizer_name = partial(choice, choices=OPTIMIZERS)
 
 
 def any_value(text: str) -> Any:

@@ -22,6 +22,7 @@ from trimol.cli._values import (
     count,
     names,
     nonnegative,
+    optimizer_name,
     positive,
     typed,
     whole,
@@ -59,6 +60,9 @@ class Options:
     """The methods; the others are compared with the first."""
     seeds: Annotated[int, typed(count, "N")] = 5
     """Runs of each method."""
+    optimizer: Annotated[Maybe[str], typed(optimizer_name, "NAME", unset="per-task")] = None
+    """sgd, momentum (SGD with 0.9), nesterov, adam, adamw, rmsprop or adagrad, as torch has them;
+    by default what the task has."""
     steps: Annotated[Maybe[int], typed(count, "N", unset=f"{STEPS}")] = None
     """Steps of each run."""
     epochs: Annotated[Maybe[int], typed(count, "N", unset="none")] = None
@@ -74,6 +78,8 @@ class Options:
     """Steps between measurements on all data; 0 for the end only."""
     score_every: Annotated[int, typed(whole, "N")] = 0
     """Steps between the task's metrics on validation and test data; 0 for never."""
+    watch_every: Annotated[int, typed(whole, "N")] = 0
+    """Steps between looks at whether a step raised a loss; 0 for never."""
     measure_rho: Annotated[float, typed(nonnegative, "RHO")] = 0.0
     """ρ of the conflict-avoiding weights that E_ca compares with."""
     jobs: Annotated[Maybe[int], typed(count, "N", unset="cores")] = None
@@ -135,6 +141,8 @@ def _compared(options: Options, out: Path, steps: int, **settings: Any) -> "Comp
             rho=options.measure_rho,
             measure_every=every,
             score_every=options.score_every,
+            watch_every=options.watch_every,
+            optimizer=options.optimizer,
             jobs=options.jobs or cores(),
             watch=watch,
             retry=options.retry,
@@ -187,6 +195,7 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
     from trimol.cli import _findings as findings
     from trimol.cli import _step_lengths as step_lengths
     from trimol.cli import _tables as tables
+    from trimol.report._step_effects import step_effects
     from trimol.runs import summarise
 
     console = Console(highlight=False, markup=False)
@@ -203,6 +212,7 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
     )
     console.print(tables.readings(findings.readings(rows)))
     console.print(tables.weights(findings.weights(comparison), findings.objectives(comparison)))
+    console.print(tables.steps(step_effects(comparison.runs)))
     console.print(f"{HOW_TO_READ}\n\nSaved in {out}. Next: trimol report {out}")
 
 

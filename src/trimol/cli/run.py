@@ -13,7 +13,16 @@ from trimol.cli import _setup as setup
 from trimol.cli._live import shown
 from trimol.cli._parse import parse, split_flags
 from trimol.cli._reporting import print_json, usage
-from trimol.cli._values import Maybe, Texts, count, nonnegative, positive, typed, whole
+from trimol.cli._values import (
+    Maybe,
+    Texts,
+    count,
+    nonnegative,
+    optimizer_name,
+    positive,
+    typed,
+    whole,
+)
 from trimol.methods._registry import DEFAULT
 
 if TYPE_CHECKING:
@@ -42,6 +51,9 @@ class Options:
     """The method that weighs the losses (see `trimol methods`)."""
     lr: Annotated[Maybe[float], typed(positive, "ALPHA", unset="per-task")] = None
     """Step size of the optimizer; by default what the task has for the method."""
+    optimizer: Annotated[Maybe[str], typed(optimizer_name, "NAME", unset="per-task")] = None
+    """sgd, momentum (SGD with 0.9), nesterov, adam, adamw, rmsprop or adagrad, as torch has them;
+    by default what the task has."""
     steps: Annotated[Maybe[int], typed(count, "N", unset=f"{STEPS}")] = None
     """Steps to take."""
     epochs: Annotated[Maybe[int], typed(count, "N", unset="none")] = None
@@ -54,6 +66,8 @@ class Options:
     """Steps between measurements on all data; 0 for the end only."""
     score_every: Annotated[int, typed(whole, "N")] = 0
     """Steps between the task's metrics on validation and test data; 0 for never."""
+    watch_every: Annotated[int, typed(whole, "N")] = 0
+    """Steps between looks at whether a step raised a loss; 0 for never."""
     measure_rho: Annotated[Maybe[float], typed(nonnegative, "RHO", unset="method-rho")] = None
     """ρ of the conflict-avoiding weights that E_ca compares with. (--rho is the method's own.)"""
     checkpoint_every: Annotated[int, typed(whole, "N")] = 100
@@ -111,6 +125,8 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
             seed=options.seed,
             measure_every=every,
             score_every=options.score_every,
+            watch_every=options.watch_every,
+            optimizer=options.optimizer,
             checkpoint_every=options.checkpoint_every,
             precision=options.precision,
         )

@@ -80,6 +80,15 @@ def check_loader(name: str, loader: Iterable[Any]) -> None:
         )
 
 
+def check_again(name: str, loader: Iterable[Any] | None) -> None:
+    """Raise unless this can be gone over again and again."""
+    if isinstance(loader, Iterator):
+        raise BadType(
+            f"{name} must be batches that can be gone over again and again (a DataLoader, a list), "
+            f"found {type(loader).__name__}"
+        )
+
+
 @contextmanager
 def undisturbed(params: Sequence[Tensor]) -> Iterator[None]:
     """With gradients on, and torch's random state (loaders take from it, too) put back after."""

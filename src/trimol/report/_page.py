@@ -23,6 +23,7 @@ from trimol.report._curves import Cosines, Curves
 from trimol.report._numbers import count, number
 from trimol.report._reading import read
 from trimol.report._runs import Comparison, Setting, command, comparisons
+from trimol.report._step_effects import NOTE, TITLE, step_effects
 from trimol.report._style import Look, looks, needed
 from trimol.report._triangle import Triangle, triangle
 from trimol.runs import _storage as files
@@ -163,6 +164,7 @@ def _comparison(comparison: Comparison, style: Mapping[str, Look], folder: Path)
         "headline": summary.headline(comparison),
         "warnings": summary.warnings(comparison),
         "final": summary.final(comparison),
+        "steps": step_effects({setting.label: setting.runs for setting in comparison.settings}),
         "legend": [(label, look, GLYPHS[look.symbol]) for label, look in chosen],
         "figures": [_figure(info, comparison, style, folder) for info in infos if info],
         "absent": summary.absent(comparison),
@@ -297,6 +299,7 @@ def _rendered(
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=__version__,
         count=count,
+        steps={"title": TITLE, "note": NOTE},
         style=markup(_asset("page.css")),
         script=markup(script),
         library=markup(library),

@@ -18,7 +18,7 @@ from trimol.training.records import HARDLY
 # seed, and when a run was measured and saved.
 ASIDE = (
     *("task", "task_options", "source", "seed"),
-    *("measure_every", "measure_at", "validation_only", "checkpoint_every"),
+    *("measure_every", "measure_at", "validation_only", "watch_every", "checkpoint_every"),
 )
 
 
@@ -159,6 +159,10 @@ def command(config: RunConfig) -> str:
     }
     if config.score_every:
         flags["score-every"] = config.score_every
+    if config.watch_every:
+        flags["watch-every"] = config.watch_every
+    if config.optimizer is not None:
+        flags["optimizer"] = config.optimizer
     if config.precision != "no":
         flags["precision"] = config.precision
     # With the prefix, a hyper-parameter is never taken for a flag of the command.

@@ -32,6 +32,7 @@ from trimol.tasks.loading import blaming, source
 from trimol.training import Diverged, Run, RunError, assess, metrics, scored, start, train
 from trimol.training._checkpoint import restore, state
 from trimol.training._replicable import NotReplicable
+from trimol.training._run_watch import watched
 from trimol.training.loop import decay, remedy, whereabouts
 from trimol.training.records import Record
 
@@ -381,7 +382,8 @@ class _Alone:
             assessment = assess(self.run, rho=rho)
         except NotFinite as error:
             raise unmeasured(self.step) from error
-        return [(assessment.record, assessment.errors.direction)]
+        looked = {} if self.run.watch is None else self.run.watch.summary.record
+        return [(assessment.record | looked, assessment.errors.direction)]
 
     def module(self, place: int) -> nn.Module:
         return self.run.model
@@ -406,7 +408,7 @@ def unmeasured(step: int) -> Diverged:
 
 def started(task: Task, config: RunConfig) -> Run:
     """A run of the ordinary loop, at its start."""
-    return start(
+    run = start(
         task,
         config.method,
         lr=config.lr,
@@ -415,4 +417,7 @@ def started(task: Task, config: RunConfig) -> Run:
         seed=config.seed,
         precision=config.precision,
         schedule=decay(config.schedule, config.steps),
+        optimizer=config.optimizer,
     )
+    run.watch = watched(run, config.watch_every) if config.watch_every else None
+    return run

@@ -53,6 +53,7 @@ from trimol.tasks import _answers as answers
 from trimol.tasks.loading import blaming
 from trimol.training import Diverged, metrics, train
 from trimol.training._checkpoint import check_keys, check_shapes, check_weights
+from trimol.training._optimizers import needs_optimizer
 from trimol.training._replicable import NotReplicable
 from trimol.training.loop import decay, remedy, whereabouts
 from trimol.training.records import from_errors
@@ -172,10 +173,11 @@ def _kind(config: RunConfig) -> str:
 
 
 def _fits(config: RunConfig) -> bool:
-    """Whether this machine and this precision allow runs to train together."""
+    """Whether this machine and this configuration allow runs to train together."""
     where = whereabouts()
     alone = where.num_processes == 1 and where.device.type == "cpu"
-    return alone and config.precision == "no" and config.steps > 0
+    plain = config.precision == "no" and config.optimizer is None and not config.watch_every
+    return alone and plain and not needs_optimizer(config.hyperparameters) and config.steps > 0
 
 
 def _home(jobs: Sequence[Job]) -> Path:

@@ -21,6 +21,8 @@ from trimol.runs.study import Row, row
 from trimol.training import Diverged
 
 ERRORS = ("R_opt", "R_pop", "R_gen", "E_ca", "E_caw")
+# What steps that were looked at did (:mod:`trimol.training.records`).
+STEPS = ("steps_raise_some", "steps_raise_all", "steps_worst_cosine")
 # Over seeds, the definition of E_ca (and an estimate of it without bias): see `summarise`.
 DEFINITION, UNBIASED = "E_ca_definition", "E_ca_unbiased"
 
@@ -89,6 +91,8 @@ def compare(
     score_every: int = 0,
     checkpoint_every: int | None = None,
     precision: str = "no",
+    optimizer: str | None = None,
+    watch_every: int = 0,
     jobs: int = 1,
     watch: Watch | None = None,
     together: bool = False,
@@ -116,6 +120,8 @@ def compare(
         score_every: After every so many steps, the metrics on validation and test data.
         checkpoint_every: Steps between checkpoints; a fifth of the run by default.
         precision: ``"no"``, ``"bf16"`` or ``"fp16"``.
+        optimizer: The same for all methods, by its name (`RunConfig`); None: the task's own.
+        watch_every: Look at every so many steps whether it raised a loss; with 0 never.
         jobs: How many runs at a time, in processes of their own.
         watch: Called with a run's configuration, its steps done and, after a measurement, the
             record.
@@ -154,6 +160,8 @@ def compare(
             score_every=score_every,
             checkpoint_every=max(1, steps // 5) if checkpoint_every is None else checkpoint_every,
             precision=precision,
+            optimizer=optimizer,
+            watch_every=watch_every,
         )
         for seed in range(whole_number("seeds", seeds, least=1))  # all methods, seed by seed
         for name in methods
@@ -183,14 +191,16 @@ def summarise(compared: Comparison) -> list[Row]:
 
     Returns:
         One dict a number (`trimol.runs.study.row`): ``method``, ``metric`` (an objective or a
-        metric of the task, on test data, or an error; R_gen by its size), ``mean``, ``std`` (None
+        metric of the task, on test data, an error, R_gen by its size, or a share of the steps that
+        were looked at), ``mean``, ``std`` (None
         for a single seed), ``n``, ``paper``, ``ci`` (half the width of the 95 % interval of the
         mean, by Student's t), and the settings: step size, hyper-parameters and steps.
     """
     rows = []
     for method, runs in compared.runs.items():
         settings = settings_of(runs[0].config) if runs else {}
-        for metric, values in columns([numbers(run.record) for run in runs]).items():
+        each = [numbers(run.record) | _looked(run.record) for run in runs]
+        for metric, values in columns(each).items():
             # A number goes before a setting of the same name.
             rows.append({**settings, **row(method, metric, values), "ci": interval(values)})
         for metric, value in readings([run.direction for run in runs]).items():
@@ -250,6 +260,10 @@ def numbers(record: Mapping[str, float]) -> dict[str, float]:
     return {**named, **errors}
 
 
+def _looked(record: Mapping[str, float]) -> dict[str, float]:
+    return {name: record[name] for name in STEPS if name in record}
+
+
 def columns(each: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
     """Every number by its name, over the runs that have it.
 
@@ -265,7 +279,8 @@ def columns(each: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
     """What rows say of how a run was made."""
-    return {"lr": config.lr, **config.hyperparameters, "steps": config.steps}
+    moved = {} if config.optimizer is None else {"optimizer": config.optimizer}
+    return {"lr": config.lr, **moved, **config.hyperparameters, "steps": config.steps}
 
 
 def _comparison(

@@ -28,12 +28,16 @@ from trimol._failures import BadValue
 from trimol.tasks import Settings, Task, load
 from trimol.tasks import _answers as answers
 from trimol.tasks.loading import blaming, file_of, source
+from trimol.training._optimizers import GIVEN, OptimizerName
 from trimol.training.loop import Schedule
 
 # Changes what is on disk while a run goes on, not what comes out.
 _WITHOUT_EFFECT = {"checkpoint_every"}
 # Came later than the first runs on disk: unset is how those were run, and their names stay.
-_LATER = {"score_every", "measure_at", "validation_only", "schedule"}
+_LATER = {
+    *("score_every", "measure_at", "validation_only", "schedule"),
+    *("optimizer", "watch_every"),
+}
 _TASKS_KEPT = 4  # with their data
 _tasks: dict[tuple[str | None, ...], Task] = {}
 
@@ -59,7 +63,9 @@ class RunConfig(BaseModel):
         task_options: Keyword arguments of the task's constructor.
         method: The method's name.
         hyperparameters: The method's own.
-        lr: α, the step size of the task's optimizer.
+        lr: α, the step size of the optimizer.
+        optimizer: ``"sgd"``, ``"momentum"`` (SGD with 0.9), ``"nesterov"``, ``"adam"``,
+            ``"adamw"``, ``"rmsprop"`` or ``"adagrad"``, as torch has them; None: the task's own.
         schedule: How α falls to 0 over the steps: ``"linear"`` or ``"cosine"``; None: it stays.
         steps: How many steps to take.
         batch_size: Samples a step, over all draws (of the first step, where batches grow).
@@ -72,6 +78,8 @@ class RunConfig(BaseModel):
             taken, to choose a setting by.
         score_every: After every so many steps, the task's metrics on validation and test data;
             with 0 never.
+        watch_every: Look at every so many steps whether it raised a loss (`trimol.StepWatch`); with
+            0 never.
         checkpoint_every: Save a checkpoint every so many steps; with 0 when interrupted only.
         precision: ``"no"`` (as the model is), ``"bf16"`` or ``"fp16"`` (mixed).
         source: SHA-256 of the file of a user's own task.
@@ -91,6 +99,7 @@ class RunConfig(BaseModel):
     method: str
     hyperparameters: Plain = Field(default_factory=dict)
     lr: Annotated[FiniteFloat, Field(gt=0)]
+    optimizer: OptimizerName | None = None
     schedule: Schedule | None = None
     steps: NonNegativeInt
     batch_size: PositiveInt = 64
@@ -100,6 +109,7 @@ class RunConfig(BaseModel):
     measure_at: tuple[NonNegativeInt, ...] = ()
     validation_only: bool = False
     score_every: NonNegativeInt = 0
+    watch_every: NonNegativeInt = 0
     checkpoint_every: NonNegativeInt = 0
     precision: Literal["no", "bf16", "fp16"] = "no"
     source: str | None = None
@@ -261,7 +271,8 @@ def hyperparameters_of(method: str) -> tuple[str, ...]:
     ('gamma', 'rho', 'weights', 'draws', 'simultaneous', 'every', 'length', 'max_norm', 'heads')
     """
     parameters = inspect.signature(methods.get(method).__init__).parameters.values()
-    return tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+    own = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+    return tuple(name for name in own if name not in GIVEN)
 
 
 def is_number(value: Any) -> bool:

@@ -45,7 +45,7 @@ from trimol.runs._storage import (
     say,
 )
 from trimol.runs.config import RunConfig, one_line
-from trimol.training.records import Record, objectives_of
+from trimol.training.records import COUNTS, Record, objectives_of
 
 CONFIG = "config.json"
 ENVIRONMENT = "environment.json"
@@ -246,7 +246,7 @@ def table(records: Sequence[Record]) -> polars.DataFrame:
     {'step': 2, 'R_opt': 0.25}
     """
     names = dict.fromkeys(name for record in records for name in record)
-    whole = ("step", "samples", "kept")
+    whole = ("step", "samples", "kept", *COUNTS)
     schema = {name: polars.Int64 if name in whole else polars.Float64 for name in names}
     return polars.DataFrame(list(records), schema=schema)
 

@@ -3,7 +3,7 @@ from trimol._failures import RunError as RunError
 from trimol.training.assessment import Assessment as Assessment
 from trimol.training.assessment import assess as assess
 from trimol.training.assessment import batches as batches
-from trimol.training.assessment import evaluating as evaluating
+from trimol.training._modes import evaluating as evaluating
 from trimol.training.assessment import mean_losses as mean_losses
 from trimol.training.assessment import metrics as metrics
 from trimol.training.assessment import next_weights as next_weights
@@ -13,6 +13,9 @@ from trimol.training.loop import start as start
 from trimol.training.loop import train as train
 from trimol.training.records import Record as Record
 from trimol.training.records import Sink as Sink
+from trimol.training.watch import StepWatch as StepWatch
+from trimol.training._looks import StepLook as StepLook
+from trimol.training._tally import StepSummary as StepSummary
 from trimol.training._replica_data import Neighbours as Neighbours
 from trimol.training._replicable import NotReplicable as NotReplicable
 from trimol.training.replicas import Replicas as Replicas

@@ -37,6 +37,7 @@ def state(run: Run) -> dict[str, Any]:
         "sampler": run.sampler.state_dict(step=run.step),
         "scaler": run.scaler.state_dict(),
         "random": utils.gather_object([run.random]),
+        **({} if run.watch is None else {"watch": run.watch.state_dict()}),
     }
 
 
@@ -51,7 +52,7 @@ def restore(run: Run, state: dict[str, Any]) -> None:
         RunError: The checkpoint was saved by another number of processes.
         BadValue, BadType: It is no checkpoint, or one of another run.
     """
-    check_keys("a run", state, _KEYS)
+    check_keys("a run", state, _KEYS if run.watch is None else (*_KEYS, "watch"))
     processes = run.where.num_processes
     if len(state["random"]) != processes:
         raise RunError(
@@ -69,6 +70,8 @@ def restore(run: Run, state: dict[str, Any]) -> None:
     if run.sampler.step != run.step:
         raise BadValue(f"the sampler's step must be {run.step}, found {run.sampler.step}")
     run.scaler.load_state_dict(state["scaler"])
+    if run.watch is not None:
+        run.watch.load_state_dict(state["watch"])
     random = state["random"][run.where.process_index]
     check_shapes("random", dict(enumerate(run.random)), dict(enumerate(random)))
     run.random = random

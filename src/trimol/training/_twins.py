@@ -29,8 +29,9 @@ from trimol.errors._pareto import stationarity
 from trimol.gradients._params import trainable
 from trimol.gradients.losses import as_vector
 from trimol.tasks import Batch, Data, Task
+from trimol.training._modes import evaluating
 from trimol.training._replica_data import Neighbours
-from trimol.training.assessment import batches, evaluating
+from trimol.training.assessment import batches
 from trimol.training.replicas import Replicas
 
 Algorithm = Callable[[Data, int], nn.Module]

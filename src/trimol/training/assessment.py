@@ -2,8 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,7 +14,9 @@ from trimol.errors import Errors, measure
 from trimol.gradients import _reduce as reduce
 from trimol.tasks import Batch, Task
 from trimol.tasks import _answers as answers
-from trimol.training.loop import Run, place, random_numbers, scalar
+from trimol.training._modes import evaluating, training
+from trimol.training._random import random_numbers
+from trimol.training.loop import Run, place, scalar
 from trimol.training.records import ERRORS, Record, from_errors
 
 
@@ -222,39 +223,6 @@ def batches(data: Batch, size: int = Task.at_once) -> list[Batch]:
     [4, 3, 3]
     """
     return _cut(data, math.ceil(len(data[0]) / size))
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in eval mode; afterwards every module is in the mode it was in before.
-
-    >>> model = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(3).eval())
-    >>> with evaluating(model):
-    ...     print([m.training for m in model])
-    [False, False]
-    >>> [m.training for m in model]
-    [True, False]
-    """
-    with _in_mode(model, training=False):
-        yield
-
-
-@contextmanager
-def training(model: nn.Module) -> Iterator[None]:
-    """The model in training mode; afterwards every module is in the mode it was in before."""
-    with _in_mode(model, training=True):
-        yield
-
-
-@contextmanager
-def _in_mode(model: nn.Module, *, training: bool) -> Iterator[None]:
-    before = [(module, module.training) for module in model.modules()]
-    model.train(training)
-    try:
-        yield
-    finally:
-        for module, mode in before:
-            module.training = mode
 
 
 def _share(data: Batch, size: int) -> list[Batch]:

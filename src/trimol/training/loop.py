@@ -17,9 +17,9 @@ the mean over its samples, without rescaling; heads get their own gradients.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import torch
 import torch.distributed as dist
@@ -37,6 +37,11 @@ from trimol.methods import Method
 from trimol.methods import _handshake as handshake
 from trimol.tasks import Batch, Data, Task
 from trimol.tasks import _answers as answers
+from trimol.training._optimizers import OptimizerName, named, needs_optimizer
+from trimol.training._random import forked, part_ways, random_numbers, random_states
+
+if TYPE_CHECKING:
+    from trimol.training.watch import StepWatch
 
 Schedule = Literal["linear", "cosine"]
 
@@ -61,6 +66,7 @@ class Run:
         rates: α of each group of the optimizer, before the schedule.
         step: The steps done: how often x has moved.
         samples: The training samples that they took.
+        watch: Looks at what the steps do to each loss, if they are to be looked at.
     """
 
     task: Task
@@ -77,6 +83,7 @@ class Run:
     rates: Sequence[float] = ()
     step: int = 0
     samples: int = 0
+    watch: "StepWatch | None" = None
 
 
 def start(
@@ -90,13 +97,14 @@ def start(
     precision: str = "no",
     data: Data | None = None,
     schedule: Callable[[int], float] | None = None,
+    optimizer: OptimizerName | None = None,
 ) -> Run:
     """Set up a run; nothing is trained yet.
 
     Args:
         task: What to train.
         method: The method's name, one of `trimol.methods.names()`.
-        lr: α, the step size of the task's optimizer.
+        lr: α, the step size of the optimizer.
         hyperparameters: The method's own, such as ``{"gamma": 0.01}``.
         batch_size: Samples a step, over all the draws of the method and all processes; of each
             domain for a task with several (`trimol.tasks.MultiInput`).
@@ -105,6 +113,9 @@ def start(
         precision: ``"no"`` (as the model is), or ``"bf16"``, ``"fp16"`` for mixed precision.
         data: What to train and measure on instead of the task's own data.
         schedule: What α is multiplied with, by the number of the step, such as `decay` gives it.
+        optimizer: What moves all parameters of the model, by its name, in place of the task's own
+            optimizer: SGD, ``"momentum"`` 0.9 or ``"nesterov"`` with it, Adam and so on, with
+            torch's defaults.
 
     Example:
         >>> from trimol.tasks import get
@@ -121,25 +132,32 @@ def start(
         )
     where = whereabouts()
     data = answers.data(task, seed) if data is None else data
-    with _forked(where.device):
+    with forked(where.device):
         torch.manual_seed(seed)
         model = answers.model(task).to(where.device)
-        _part_ways(where.process_index)
-        random = _random_states(where.device)
-    optimizer = answers.optimizer(task, model.parameters(), lr)
+        part_ways(where.process_index)
+        random = random_states(where.device)
+    mover = (
+        answers.optimizer(task, model.parameters(), lr)
+        if optimizer is None
+        else named(optimizer, model.parameters(), lr)
+    )
+    own = dict(hyperparameters or {})
+    if needs_optimizer(own):
+        own["optimizer"] = mover
     return Run(
         task=task,
         data=data,
         model=model,
-        method=weigh(answers.shared(task, model), task.objectives, **(hyperparameters or {})),
-        optimizer=optimizer,
+        method=weigh(answers.shared(task, model), task.objectives, **own),
+        optimizer=mover,
         sampler=answers.sampler(task, data, batch_size, growth=methods.growth(weigh), seed=seed),
         where=where,
         autocast=autocast,
         scaler=GradScaler(where.device.type, enabled=autocast == torch.float16),
         random=random,
         schedule=schedule,
-        rates=[group["lr"] for group in optimizer.param_groups],
+        rates=[group["lr"] for group in mover.param_groups],
     )
 
 
@@ -210,7 +228,8 @@ def _step(run: Run, watch: Callable[[Run], None] | None) -> None:
     _join(run)
     if watch is not None:
         watch(run)
-    run.scaler.step(run.optimizer)
+    with nullcontext() if run.watch is None else run.watch(run.step):
+        run.scaler.step(run.optimizer)
     run.scaler.update()
     run.optimizer.zero_grad()
     run.samples += run.sampler.budget(run.step)
@@ -221,11 +240,11 @@ def scalar(run: Run) -> Tensor:
     """What the method makes of the losses of the next step: as many draws as it takes."""
     run.method.meet(lambda: handshake.of_model(run.model))
     (indices,) = run.sampler.indices(run.step)
-    drawn = [_drawn(run, part) for part in split(indices, _parts(run))]
-    vectors = [draw.losses for draw in drawn]
-    seen = [tensor for draw in drawn for tensor in draw.representation]
+    draws = [drawn(run, part) for part in split(indices, _parts(run))]
+    vectors = [draw.losses for draw in draws]
+    seen = [tensor for draw in draws for tensor in draw.representation]
     more: dict[str, Any] = {"representation": seen} if seen else {}
-    counts = [draw.counts for draw in drawn if draw.counts is not None]
+    counts = [draw.counts for draw in draws if draw.counts is not None]
     if counts:
         more["counts"] = torch.stack(counts)
         _check_absent(run, vectors, more["counts"])
@@ -239,7 +258,7 @@ def place(run: Run, batch: Batch) -> Batch:
     return tuple(tensor.to(run.where.device) for tensor in batch)
 
 
-class _Draw(NamedTuple):
+class Draw(NamedTuple):
     """This process's share of a draw."""
 
     losses: Tensor  # without counts, such that their mean over processes is F
@@ -251,7 +270,8 @@ def _parts(run: Run) -> int:
     return run.method.draws if run.method.due else 1
 
 
-def _drawn(run: Run, indices: Tensor) -> _Draw:
+def drawn(run: Run, indices: Tensor) -> Draw:
+    """The losses of some samples, at the present x: this process's share of them."""
     processes = run.where.num_processes
     share = split(indices, processes)[run.where.process_index]
     batch = tuple(tensor[share] for tensor in run.data.train)
@@ -263,9 +283,9 @@ def _drawn(run: Run, indices: Tensor) -> _Draw:
     ):
         vector = answers.losses(run.task, run.model, batch)
     if counts is not None:
-        return _Draw(vector, counts.detach().double().cpu(), seen)
+        return Draw(vector, counts.detach().double().cpu(), seen)
     scale = len(share) * processes / len(indices)  # 1 where all shares have the same size
-    return _Draw(vector if scale == 1 else vector * scale, None, seen)
+    return Draw(vector if scale == 1 else vector * scale, None, seen)
 
 
 @contextmanager
@@ -287,7 +307,7 @@ def _represented(run: Run) -> Iterator[list[Tensor]]:
 def _check_absent(run: Run, vectors: Sequence[Tensor], counts: Tensor) -> None:
     """An absent objective whose loss is not finite: its gradients may not be, either."""
     bad = torch.stack([~vector.detach().isfinite().cpu() for vector in vectors]) & (counts == 0)
-    failed = _over_processes(run, bad.double())
+    failed = over_processes(run, bad.double())
     for name, any_bad in zip(run.task.objectives, failed.sum(0).tolist(), strict=True):
         if any_bad:
             raise BadValue(
@@ -296,7 +316,7 @@ def _check_absent(run: Run, vectors: Sequence[Tensor], counts: Tensor) -> None:
             )
 
 
-def _over_processes(run: Run, numbers: Tensor) -> Tensor:
+def over_processes(run: Run, numbers: Tensor) -> Tensor:
     """The mean over processes of a few numbers, on the CPU."""
     if not reduce.is_distributed():
         return numbers
@@ -338,7 +358,7 @@ def _fill(run: Run) -> None:
     """A zero gradient for what other processes' samples reach, and this one's do not."""
     trained = list(run.model.parameters())
     reached = torch.tensor([float(p.grad is not None) for p in trained])
-    for p, share in zip(trained, _over_processes(run, reached).tolist(), strict=True):
+    for p, share in zip(trained, over_processes(run, reached).tolist(), strict=True):
         if share and p.grad is None:
             p.grad = torch.zeros_like(p)
 
@@ -357,32 +377,3 @@ def _autocast(precision: str) -> torch.dtype | None:
     if precision not in known:
         raise BadValue(f"precision must be one of {', '.join(known)}, found {precision!r}")
     return known[precision]
-
-
-def _part_ways(process: int) -> None:
-    """Other random numbers (dropout's masks) on every process, for its other samples."""
-    if process:
-        torch.manual_seed(int(torch.randint(2**31, (process,))[-1]))
-
-
-@contextmanager
-def random_numbers(run: Run) -> Iterator[None]:
-    """The run's own random numbers, going on where they stopped; the caller's are put back."""
-    device = run.where.device
-    with _forked(device):
-        torch.set_rng_state(run.random[0])
-        if device.type == "cuda":
-            torch.cuda.set_rng_state(run.random[1], device)
-        try:
-            yield
-        finally:
-            run.random = _random_states(device)
-
-
-def _forked(device: torch.device) -> Any:
-    return torch.random.fork_rng(devices=[device] if device.type == "cuda" else [])
-
-
-def _random_states(device: torch.device) -> list[Tensor]:
-    own = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
-    return [torch.get_rng_state(), *own]

@@ -15,11 +15,13 @@ from trimol._checks import Names, in_order, whole_number
 from trimol._failures import BadType, BadValue
 from trimol.errors import Errors, estimate, measure
 from trimol.errors._fulldata import Size
+from trimol.errors._inputs import check_again
 from trimol.gradients import Losses
 from trimol.gradients import _reduce as reduce
 from trimol.methods import Method
-from trimol.training.assessment import evaluating
+from trimol.training._modes import evaluating
 from trimol.training.records import ERRORS, HARDLY, Record, Sink, from_errors
+from trimol.training.watch import StepWatch
 
 _PATIENCE = 100  # steps, before the weights are said to stand still
 
@@ -66,6 +68,8 @@ class Monitor:
         seed: Of these batches.
         size: How many samples a batch holds, from the batch; read off it by default. M numbers
             where every loss is the mean over its own samples, as for `trimol.measure`.
+        watch: A `trimol.StepWatch` around the optimizer's steps: what it has seen since the start
+            comes into the records, too, and its state into the monitor's.
         clock: What tells the time in seconds, for ``cost``.
 
     Attributes:
@@ -107,22 +111,26 @@ class Monitor:
         subsample: int | None = None,
         seed: int = 0,
         size: Size | None = None,
+        watch: StepWatch | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         if not isinstance(method, Method):
             raise BadType(f"method must be a trimol method, found {type(method).__name__}")
-        _check_again("train", train)
-        _check_again("test", test)
+        if watch is not None and not isinstance(watch, StepWatch):
+            raise BadType(f"watch must be a trimol.StepWatch, found {type(watch).__name__}")
+        check_again("train", train)
+        check_again("test", test)
         self.losses, self.method, self.train, self.test = losses, method, train, test
         self.every, self.cost = _checked_schedule(every, cost)
         self.sinks = _checked_sinks(sinks)
         self.model, self.metrics = model, metrics
         self.objectives = _names(objectives, method.names)
         self.rho, self.subsample, self.seed, self.size = rho, subsample, seed, size
+        self.watch = watch
         self.steps = 0
         self.samples: int | None = None
         self.last: Record | None = None
-        self._watch = _Watch(clock, method.params[0].device)
+        self._timer = _Timer(clock, method.params[0].device)
         self._told = False
 
     def step(self, samples: int | None = None) -> Record | None:
@@ -140,7 +148,7 @@ class Monitor:
         if samples is not None:
             self.samples = (self.samples or 0) + whole_number("samples", samples, least=0)
         self.steps += 1
-        self._watch.look()
+        self._timer.look()
         return self.measure() if self._due() else None
 
     def measure(self) -> Record:
@@ -149,7 +157,7 @@ class Monitor:
         Returns:
             The record, which the sinks get as well.
         """
-        with self._watch.measuring(), evaluating(self.model) if self.model else nullcontext():
+        with self._timer.measuring(), evaluating(self.model) if self.model else nullcontext():
             record = self._record()
         self.last = record
         self._tell_unmoved()
@@ -163,14 +171,17 @@ class Monitor:
             getattr(sink, "close", lambda: None)()
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed loop needs to measure at the same steps: numbers only."""
-        self._watch.look()
-        return {"steps": self.steps, "samples": self.samples, **self._watch.state}
+        """What a resumed loop needs to measure at the same steps: plain values."""
+        self._timer.look()
+        looked = {} if self.watch is None else {"watch": self.watch.state_dict()}
+        return {"steps": self.steps, "samples": self.samples, **self._timer.state, **looked}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where `state_dict` was taken."""
         self.steps, self.samples = state["steps"], state["samples"]
-        self._watch.restart({name: state[name] for name in self._watch.state})
+        self._timer.restart({name: state[name] for name in self._timer.state})
+        if self.watch is not None and "watch" in state:
+            self.watch.load_state_dict(state["watch"])
 
     def __enter__(self) -> Self:
         return self
@@ -181,8 +192,8 @@ class Monitor:
     def _due(self) -> bool:
         if self.every is not None:
             return self.steps % self.every == 0
-        never = self._watch.state["spent"] == 0
-        return never or self._watch.share_after_one_more() <= (self.cost or 0.0)
+        never = self._timer.state["spent"] == 0
+        return never or self._timer.share_after_one_more() <= (self.cost or 0.0)
 
     def _record(self) -> Record:
         errors, bounds = self._errors()
@@ -197,7 +208,8 @@ class Monitor:
             metrics=metrics,
             weights=self.method.weights,
         )
-        return record | bounds
+        looked = {} if self.watch is None else self.watch.summary.record
+        return record | bounds | looked
 
     def _tell_unmoved(self) -> None:
         """Say once that λ is where it began, after steps that should have moved it."""
@@ -257,7 +269,7 @@ class Monitor:
             raise SinkFailed(f"sink {name} failed at step {record['step']}: {said}") from cause
 
 
-class _Watch:
+class _Timer:
     """How much time has passed, how much of it was measuring, and how long the last one took."""
 
     def __init__(self, clock: Callable[[], float], device: torch.device) -> None:
@@ -322,11 +334,3 @@ def _checked_sinks(sinks: Sequence[Sink]) -> tuple[Sink, ...]:
         if not callable(sink):
             raise BadType(f"sinks must hold functions of a record, found {sink!r}")
     return tuple(sinks)
-
-
-def _check_again(name: str, loader: Iterable[Any] | None) -> None:
-    if isinstance(loader, Iterator):
-        raise BadType(
-            f"{name} must be batches that can be gone over again and again (a DataLoader, a list), "
-            f"found {type(loader).__name__}"
-        )

@@ -12,7 +12,14 @@ curves. Keys, in this order, each absent where it was not measured:
   (a before b) and ``conflicting``, the fraction of pairs with a negative cosine;
 - ``R_opt``, ``R_pop``, ``R_gen`` (with its sign) and ``gen_bound`` = ‖∇F_test − ∇F_S‖_F, which
   R_gen never exceeds in size;
-- ``E_ca``, ``E_caw``.
+- ``E_ca``, ``E_caw``;
+- of the steps that a `trimol.StepWatch` looked at, from the start of training on: ``steps_looked``,
+  how many; ``steps_raise_some`` and ``steps_raise_all``, the share that raised at least one loss of
+  their batch, or every one; ``steps_raise/<objective>``, the share that raised this one;
+  ``steps_worst_cosine``, the least cosine of a step with a −∇f_m; ``steps_not_finite``, how many
+  more had an effect that is not finite. The same on the training data: ``full_looked``,
+  ``full_raise_some`` and so on, with ``full_undecided``, the share of which a subsample could not
+  tell.
 
 No clock is in it: the records of a resumed run are those of an unbroken one, byte for byte.
 """
@@ -29,6 +36,8 @@ if TYPE_CHECKING:
 # A change of a weight, as a share of a uniform one, up to which λ has hardly moved.
 HARDLY = 0.01
 
+# The keys of looks that are whole numbers.
+COUNTS = ("steps_looked", "steps_not_finite", "full_looked", "full_not_finite")
 Record = dict[str, float | int]
 Sink = Callable[[Record], None]
 # How records call the errors, and how `Errors` does.

@@ -27,6 +27,7 @@ from trimol.gradients._stacked import StackedEvidence, jacobians
 from trimol.tasks import Batch, Data, Task
 from trimol.tasks import _answers as answers
 from trimol.tasks._point import Formula
+from trimol.training._modes import evaluating, training
 from trimol.training._replica_data import (
     BySeed,
     Neighbours,
@@ -36,7 +37,7 @@ from trimol.training._replica_data import (
     source_of,
 )
 from trimol.training._replicable import NotReplicable, check_hooks, optimizer_of
-from trimol.training.assessment import batches, evaluating, training
+from trimol.training.assessment import batches
 
 # How many numbers the full-data gradients of a group of replicas may hold: 256 MB in float64.
 _HELD = 2**25

@@ -16,6 +16,7 @@ from trimol._extras import require
 from trimol._failures import BadValue
 from trimol._files import replace
 from trimol.errors._measure import short
+from trimol.training._tally import percent
 from trimol.training.records import ERRORS, Record
 
 
@@ -116,6 +117,8 @@ def line(record: Record) -> str:
     'step 3 · loss 1.5 · test 1.8 · weights 1 · opt 0.25'
     >>> line({"step": 3, "kept": 1, "R_opt": 0.25})
     'step 3 · kept 1 · opt 0.25'
+    >>> line({"step": 3, "steps_raise_some": 0.84, "steps_raise_all": 0.03})
+    'step 3 · steps that raise some 84 % all 3 %'
     """
     parts = [f"{name} {record[name]}" for name in ("step", "kept") if name in record]
     for prefix, name in {"loss/": "loss", "test_loss/": "test"}.items():
@@ -131,6 +134,10 @@ def line(record: Record) -> str:
         for key, name in ERRORS.items()
         if key in record
     ]
+    for kind, name in {"steps": "steps that raise", "full": "on all data"}.items():
+        if f"{kind}_raise_some" in record:
+            some, every = (percent(record[f"{kind}_raise_{share}"]) for share in ("some", "all"))
+            parts.append(f"{name} some {some} all {every}")
     return " · ".join(parts)
 
 
