@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from zoo import FLASH, TORCH, fuses_groups
+from zoo import ATTENTION, FLASH, TORCH, fuses
 
 from trimol.gradients._graph import outputs, record
 from trimol.gradients._product import directional
@@ -168,7 +168,7 @@ for _title, _options in {
         title=_title,
     )
 case(
-    FLASH if fuses_groups() else "SafeSoftmaxBackward0",
+    FLASH if fuses(ATTENTION["grouped queries"]()) else "BmmBackward0",
     lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
     (2, 4, 5, 4),
     (2, 2, 3, 4),
