@@ -257,6 +257,7 @@ case(
     title="padding, unbatched",
 )
 WORDS = torch.tensor([[0, 2, 2], [1, 4, 0]])
+LABELS = torch.tensor([0, 2, 1])
 case("EmbeddingBackward0", lambda w: F.embedding(WORDS, w), (5, 3))
 case("EmbeddingBackward0", lambda w: F.embedding(WORDS, w, padding_idx=2), (5, 3), title="padding")
 case("EmbeddingBackward0", lambda w: F.embedding(WORDS, w, -1), (5, 3), title="padding -1")
@@ -458,11 +459,33 @@ def test_no_tangent_in_gives_none_out() -> None:
     assert carry((x * x).grad_fn, (None, None)) == (None,)
 
 
+def test_distances_are_exact_whether_or_not_a_release_differentiates_them_twice() -> None:
+    """2.13 cannot, 2.14 can."""
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    losses = _projected(torch.cdist(x, x + 1))
+    vector = [torch.randn_like(x)]
+    found = directional(record(losses, [x]), vector)
+    naive.assert_product(found.values, naive.jacobian(losses, [x]), vector[0].reshape(-1), 1e-12)
+    assert found.route == ("tangents" if _twice(torch.cdist) else "backwards")
+    assert ("CdistBackward0" in found.reason) == (found.route == "backwards")
+
+
+def _twice(function: Callable[..., Tensor]) -> bool:
+    """Whether this release differentiates a function of two matrices twice."""
+    x = torch.randn(3, 4, requires_grad=True)
+    (once,) = torch.autograd.grad(function(x, x + 1).sum(), x, create_graph=True)
+    try:
+        torch.autograd.grad(once.sum(), x)
+    except (NotImplementedError, RuntimeError):
+        return False
+    return True
+
+
 @pytest.mark.parametrize(
     ("output", "message"),
     [
         (lambda x: Doubled.apply(x), "DoubledBackward"),
-        (lambda x: torch.cdist(x, x + 1), "CdistBackward0"),
+        (lambda x: F.multi_margin_loss(x, LABELS, reduction="none"), "MultiMarginLossBackward0"),
         (lambda x: x.sign(), "SignBackward0 has no second derivative"),
         (lambda x: F.embedding(WORDS[:, :1], x, sparse=True), "embedding whose gradient is sparse"),
         (
