@@ -29,7 +29,8 @@ from trimol.runs._environment import environment, now
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "compatibility.json"
 TESTS = ("tests/gradients", "tests/methods", "tests/maths")
-TOOLS = ("pytest", "pytest-timeout", "hypothesis")
+# torch 2.6's compiler imports setuptools, and does not ask for it under Python 3.11.
+TOOLS = ("pytest", "pytest-timeout", "hypothesis", "setuptools")
 
 
 def made(release: str, python: str, folder: Path) -> Path:

@@ -94,9 +94,7 @@ def test_a_reentrant_checkpoint_is_an_error(inner: bool) -> None:
         record(losses, params)
 
 
-@pytest.mark.skipif(
-    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 8), reason="no FSDP2 on a CPU"
-)
+@pytest.mark.skipif(not hasattr(torch.cpu.Stream, "record_event"), reason="no FSDP2 on a CPU")
 def test_shards_are_those_of_the_own_model(tmp_path: Path) -> None:
     """A sharded model, a teacher say, leaves another one's graph as it is."""
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/one", rank=0, world_size=1)

@@ -432,6 +432,9 @@ def test_common_losses(name: str, reduction: str) -> None:
 # -- torch.compile -------------------------------------------------------------------------------
 
 
+# torch's own: its compiler warns of Python 3.13.0, and with 2.6 of a setting that it does not save.
+@pytest.mark.filterwarnings("ignore:Guards may run slower on Python 3.13.0:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:Skipping serialization of skipfiles:UserWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "backend",

@@ -256,14 +256,13 @@ TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
 FLASH = "ScaledDotProductFlashAttentionForCpuBackward0"
 
 
-def fuses_groups() -> bool:
-    """Whether the CPU's fused kernel takes grouped queries, as it does from 2.13 on at the latest.
+def fuses(layer: nn.Module) -> bool:
+    """Whether the CPU's fused kernel takes this attention, as it does from 2.13 on at the latest.
 
-    Before, heads are copied and attention is recorded as products and a softmax.
+    Before, some is recorded as products and a softmax: of grouped queries, of an expanded mask.
     """
-    query, key = torch.randn(1, 2, 3, 4, requires_grad=True), torch.randn(1, 1, 3, 4)
-    node = F.scaled_dot_product_attention(query, key, key, enable_gqa=True).grad_fn
-    return TORCH >= (2, 13) or (node is not None and node.name() == FLASH)
+    node = layer(torch.randn(3, 4, 7, 4)).grad_fn
+    return TORCH >= (2, 13) or node.name() == FLASH
 
 
 ATTENTION: dict[str, Callable[[], nn.Module]] = {
@@ -289,7 +288,7 @@ for _tag, (_dtype, _rtol) in PRECISIONS.items():
         add(
             f"attention, {_name}, {_tag}",
             partial(behind_linear, _layer, (3, 4, 7, 4)),
-            impossible=FUSED if _name != "grouped queries" or fuses_groups() else (),
+            impossible=FUSED if fuses(_layer()) else (),
             **_facts,
         )
     _made = {
@@ -411,13 +410,23 @@ def mixed_by_fourier(x: Tensor, w: Tensor) -> Tensor:
     )
 
 
+def transforms_expanded() -> bool:
+    """Whether an FFT takes one number, expanded, as a sum's gradient is: 2.6 with MKL does not."""
+    try:
+        torch.fft.fft(torch.ones((), dtype=torch.complex128).expand(5, 4))
+    except RuntimeError:
+        return TORCH >= (2, 13)
+    return True
+
+
 def complex_numbers(x: Tensor, w: Tensor) -> list[Tensor]:
     z = torch.fft.fft(x @ w)
+    summed = z if transforms_expanded() else z * 1
     return [
         torch.linalg.vector_norm(z),
         z.prod().real,
         z.mean().imag,
-        z.sum().abs(),
+        summed.sum().abs(),
         z.angle().sum(),
     ]
 

@@ -218,25 +218,34 @@ def test_evaluation():
     assert all(torch.equal(before[key], value) for key, value in method.state_dict().items())
 
 
-def test_wrappers_that_count_backwards(tmp_path):
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda net: DistributedDataParallel(net, static_graph=True),
+        lambda net: DistributedDataParallel(net, find_unused_parameters=True),
+        pytest.param(
+            lambda net: fully_shard(net, mesh=init_device_mesh("cpu", (1,))),
+            marks=pytest.mark.skipif(
+                not hasattr(torch.cpu.Stream, "record_event"), reason="no FSDP2 on a CPU"
+            ),
+        ),
+    ],
+    ids=["static graph", "unused parameters", "sharded"],
+)
+def test_wrappers_that_count_backwards(wrap, tmp_path):
     """Several processes: tests/gradients/test_ddp.py and test_fsdp.py."""
     parts, micro = whole(0, 1)
     plain = network()
     trimol.MGDA(plain.trunk.parameters(), 3)(plain.losses(parts[0])).backward()
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/m", rank=0, world_size=1)
     try:
-        for wrap in (
-            lambda net: DistributedDataParallel(net, static_graph=True),
-            lambda net: DistributedDataParallel(net, find_unused_parameters=True),
-            lambda net: fully_shard(net, mesh=init_device_mesh("cpu", (1,))),
-        ):
-            net = network()
-            model = wrap(net)
-            method = trimol.MGDA(net.trunk.parameters(), 3)
-            method.accumulate(lambda part, m=model: m(*part)[0], micro).backward()
-            for p, q in zip(net.parameters(), plain.parameters(), strict=True):
-                own = p.grad.full_tensor() if hasattr(p.grad, "full_tensor") else p.grad
-                torch.testing.assert_close(own, q.grad, rtol=1e-11, atol=1e-13)
+        net = network()
+        model = wrap(net)
+        method = trimol.MGDA(net.trunk.parameters(), 3)
+        method.accumulate(lambda part: model(*part)[0], micro).backward()
+        for p, q in zip(net.parameters(), plain.parameters(), strict=True):
+            own = p.grad.full_tensor() if hasattr(p.grad, "full_tensor") else p.grad
+            torch.testing.assert_close(own, q.grad, rtol=1e-11, atol=1e-13)
     finally:
         dist.destroy_process_group()
 

@@ -4,6 +4,8 @@ That each method keeps to them is asserted by the kit (`test_base.py`), by two p
 `test_distributed.py`, and by replicas in `test_replicated.py`.
 """
 
+import importlib
+
 import pytest
 import torch
 from hypothesis import given
@@ -13,7 +15,6 @@ from table import TABLE
 from torch.autograd.function import once_differentiable
 
 import trimol
-from trimol.cli import _hyperparameters as hyperparameters
 from trimol.gradients._delivery import Delivery
 
 MEAN = "mean gradient"
@@ -186,6 +187,8 @@ def test_every_method_has_them_and_checks_them(name):
 
 @pytest.mark.parametrize("name", TABLE)
 def test_flags_of_the_command_line(name):
+    pytest.importorskip("tyro", reason="the command line is an extra")
+    hyperparameters = importlib.import_module("trimol.cli._hyperparameters")
     flags = {"length": MEAN, "max_norm": "0.5", "heads": "weighted"}
     want = {"length": MEAN, "max_norm": 0.5, "heads": "weighted"}
     assert hyperparameters.read(name, flags) == want

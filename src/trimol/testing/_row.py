@@ -81,8 +81,10 @@ class Row:
     def direction(self, method: Method, weights: Tensor, jacobian: Tensor) -> Tensor:
         """G λ with the length that the method's `length` and `max_norm` give it, by hand."""
         moved = weights.to(jacobian) @ jacobian
-        if method.length == "mean gradient" and moved.any():
-            moved = moved * (jacobian.mean(0).norm() / moved.norm())
+        mean = jacobian.mean(0).norm()
+        nothing = 16 * torch.finfo(jacobian.dtype).eps * mean  # processors round differently
+        if method.length == "mean gradient" and moved.norm() > nothing:
+            moved = moved * (mean / moved.norm())
         if method.max_norm is not None and moved.norm() > method.max_norm:
             moved = moved * (method.max_norm / moved.norm())
         return moved
