@@ -1,0 +1,816 @@
+"""Is it worth choosing weights for the optimizer's step? Methods × optimizers × variants, trained.
+
+    python benchmarks/steps.py --work build/steps          # all of it: many hours on one core
+    python benchmarks/steps.py --work build/steps --tasks digits --optimizers adam --seeds 5
+    python benchmarks/steps.py --work build/steps --quick  # a minute, to see that it works
+    python docs/measured.py                                # then: the tables of docs/steps-study.md
+
+A run is appended to ``--work`` as soon as it has ended, and a run that is there is not run again:
+the command can be stopped at any time, and called again for more tasks or seeds. Each call writes
+``--json`` anew from all runs that it asked for.
+
+Every combination of task, method, optimizer and variant gets the same number of trials, on a seed
+that is used for nothing else (`searched`), chosen by one number on validation data, and is then
+run with fresh seeds and measured on test data. Runs of one seed start from the same parameters and
+see the same samples, as many a step for every method. Step sizes fall linearly to zero.
+"""
+
+import argparse
+import functools
+import json
+import math
+import os
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+from trimol import methods, tasks
+from trimol.data import split
+from trimol.gradients._steps import Steps
+from trimol.gradients.losses import as_vector
+from trimol.methods import Method
+from trimol.runs._environment import environment, now
+from trimol.runs.statistics import Paired, holm
+from trimol.simplex import min_norm
+from trimol.tasks import Batch, Data, Task
+
+HERE = Path(__file__).parent
+Row = dict[str, Any]
+
+METHODS: Mapping[str, Mapping[str, Any]] = {
+    "sum": {},
+    "static": {},
+    "upgrad": {},
+    "mgda": {},
+    "modo": {"gamma": "auto"},
+    "pcgrad": {},
+    "cagrad": {},
+}
+FIXED = ("sum", "static")  # weights that no metric changes
+SHORT = ("mgda", "modo")  # methods whose directions are shorter than the mean gradient
+OPTIMIZERS: Mapping[str, Callable[[Any, float], Optimizer]] = {
+    "adam": lambda params, lr: Adam(params, lr=lr),
+    "momentum": lambda params, lr: SGD(params, lr=lr, momentum=0.9),
+    "sgd": lambda params, lr: SGD(params, lr=lr),
+    "adamw": lambda params, lr: AdamW(params, lr=lr),
+    "adam, β₁ = 0": lambda params, lr: Adam(params, lr=lr, betas=(0.0, 0.999)),
+}
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "published": {},
+    "metric": {"metric": "step"},
+    "guarded": {"metric": "gradient", "guard": True},
+}
+CONFLICT = -1e-3  # a cosine below this is a loss that rises
+TUNING_SEED = 1000
+TRIALS = 6
+SPACING = math.sqrt(10)  # of the step sizes that are tried first
+EMPHASIS = 5.0  # of the objective that `static` tries to weigh more
+EVERY = 5  # steps from one look at the batch's gradients to the next
+LOOKS = 6  # at those of all training data, in a run
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A task and how it is trained.
+
+    Attributes:
+        task: Makes the task.
+        batch: Samples a step.
+        steps: Of a run.
+        rates: The step size that is tried first, by optimizer.
+        score: The number that settings are chosen by, the smaller the better: from losses and
+            metrics.
+        judged: What it is called.
+        limit: How many training samples to take; None for all.
+    """
+
+    task: Callable[[], Task]
+    batch: int
+    steps: int
+    rates: Mapping[str, float]
+    score: Callable[[Sequence[float], Mapping[str, float]], float]
+    judged: str
+    limit: int | None = None
+
+
+def _log_mean(losses: Sequence[float], _metrics: Mapping[str, float]) -> float:
+    return statistics.mean(math.log(max(loss, 1e-30)) for loss in losses)
+
+
+def _mean(losses: Sequence[float], _metrics: Mapping[str, float]) -> float:
+    return statistics.mean(losses)
+
+
+def _log_error(_losses: Sequence[float], metrics: Mapping[str, float]) -> float:
+    return math.log(metrics["MSE"])
+
+
+def _burgers(**options: Any) -> Task:
+    return tasks.load(f"{HERE / 'burgers.py'}:Burgers", options)
+
+
+def _rates(sgd: float, adam: float) -> dict[str, float]:
+    return {"sgd": sgd, "momentum": sgd / 10, "adam": adam, "adamw": adam}
+
+
+LOG_MEAN = "the mean of the logarithms of the losses"
+PROBLEMS: Mapping[str, Problem] = {
+    "burgers": Problem(
+        task=lambda: _burgers(points=1000),
+        batch=64,
+        steps=300,
+        rates=_rates(0.1, 1e-2),
+        score=_log_error,
+        judged="the logarithm of the mean squared distance from the exact solution",
+    ),
+    "digits": Problem(
+        task=lambda: tasks.get("digits")(validation=287),
+        batch=32,
+        steps=200,
+        rates=_rates(1.0, 1e-2),
+        score=_log_mean,
+        judged=LOG_MEAN,
+    ),
+    "toy": Problem(
+        task=lambda: tasks.get("toy")(),
+        batch=4,
+        steps=200,
+        rates=_rates(0.3, 0.1),
+        score=_mean,
+        judged="the mean of the losses",
+    ),
+    "mnist": Problem(
+        task=lambda: tasks.get("mnist")(hidden=64, activation="relu", seed=0),
+        batch=32,
+        steps=200,
+        rates=_rates(0.3, 3e-3),
+        score=_log_mean,
+        judged=LOG_MEAN,
+        limit=5000,
+    ),
+    "office-31": Problem(
+        task=lambda: tasks.get("office-31")(),
+        batch=16,
+        steps=150,
+        rates=_rates(0.1, 1e-3),
+        score=_log_mean,
+        judged=LOG_MEAN,
+    ),
+    "scenes": Problem(
+        task=lambda: tasks.get("scenes")(
+            image_size=(16, 24), train=96, validation=32, test=64, missing=0.0, holes=0.0
+        ),
+        batch=8,
+        steps=150,
+        rates=_rates(0.3, 3e-3),
+        score=_log_mean,
+        judged=LOG_MEAN,
+    ),
+    # The table of a single Burgers network of usual size: no tuning, and a step size that stays.
+    "burgers, long": Problem(
+        task=lambda: _burgers(width=50, depth=4),
+        batch=200,
+        steps=1500,
+        rates={"adam": 1e-3, "adam, β₁ = 0": 1e-3},
+        score=_log_error,
+        judged="the logarithm of the mean squared distance from the exact solution",
+    ),
+}
+STUDIED = tuple(name for name in PROBLEMS if name != "burgers, long")
+LONG = (
+    ("sum", "adam", "published"),
+    ("sum", "adam", "guarded"),
+    ("upgrad", "adam", "published"),
+    ("upgrad", "adam", "metric"),
+    ("upgrad", "adam", "guarded"),
+    ("mgda", "adam", "published"),
+    ("mgda", "adam", "metric"),
+    ("mgda", "adam", "guarded"),
+    ("upgrad", "adam, β₁ = 0", "published"),
+    ("upgrad", "adam, β₁ = 0", "metric"),
+    ("mgda", "adam, β₁ = 0", "published"),
+    ("mgda", "adam, β₁ = 0", "metric"),
+)
+
+
+@dataclass(frozen=True)
+class Combination:
+    """What is tuned on its own."""
+
+    task: str
+    method: str
+    optimizer: str
+    variant: str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is tuned: the step size, and the weights of `static`."""
+
+    lr: float
+    weights: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a run is, and whether its step size falls."""
+
+    steps: int
+    decays: bool = True
+
+
+def combinations(
+    names: Sequence[str], optimizers: Sequence[str], chosen: Sequence[str]
+) -> list[Combination]:
+    """Those that differ: under plain SGD the metric is the identity, and fixed weights have none.
+
+    >>> len(combinations(["toy"], ["sgd", "adam"], ["sum", "mgda"]))
+    9
+    """
+    return [
+        Combination(task, method, optimizer, variant)
+        for task in names
+        for optimizer in optimizers
+        for method in chosen
+        for variant in VARIANTS
+        if variant != "metric" or not (method in FIXED or optimizer == "sgd")
+    ]
+
+
+# --- one run -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Training:
+    """A run: its model, method, optimizer and samples."""
+
+    problem: Problem
+    combination: Combination
+    setting: Setting
+    seed: int
+    length: Length
+    task: Task = field(init=False)
+    data: Data = field(init=False)
+    model: nn.Module = field(init=False)
+    optimizer: Optimizer = field(init=False)
+    method: Method = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.task, self.data = _prepared(self.combination.task)
+        torch.manual_seed(self.seed)
+        self.model = self.task.model()
+        self.params = list(self.model.parameters())
+        self.optimizer = OPTIMIZERS[self.combination.optimizer](self.params, self.setting.lr)
+        _start_squares(self.optimizer)
+        self.method = self._method()
+        weighed = {id(p) for p in self.method.params}
+        self.weighed = torch.cat([torch.full((p.numel(),), id(p) in weighed) for p in self.params])
+        self.sampler = self.task.sampler(self.data, self.problem.batch, growth=0.0, seed=self.seed)
+
+    def _method(self) -> Method:
+        name, variant = self.combination.method, VARIANTS[self.combination.variant]
+        options = dict(METHODS[name])
+        if variant:
+            options |= variant | {"optimizer": self.optimizer}
+        M = len(self.task.objectives)
+        if name in FIXED:
+            options["weights"] = self.setting.weights or ([1.0] * M if name == "sum" else None)
+        kind = methods.get("static" if name in FIXED else name)
+        return kind(self.task.shared(self.model), self.task.objectives, **options)
+
+    def vectors(self, step: int) -> list[Tensor]:
+        """The losses of a step, a vector a draw: a batch is split."""
+        (indices,) = self.sampler.indices(step)
+        draws = self.method.draws if self.method.due else 1
+        return [self.losses(_rows(self.data.train, own)) for own in split(indices, draws)]
+
+    def losses(self, batch: Batch) -> Tensor:
+        return as_vector(self.task.losses(self.model, batch), graph=False)
+
+    def rows(self, losses: Tensor) -> Tensor:
+        """Their gradients with respect to all parameters, M × d, in float64."""
+        rows = [
+            torch.autograd.grad(loss, self.params, retain_graph=True, materialize_grads=True)
+            for loss in losses
+        ]
+        return torch.stack([_flat(row) for row in rows])
+
+    def full_rows(self) -> Tensor:
+        """Those of all training data, in eval mode."""
+        self.model.eval()
+        found = self.rows(self.losses(self.data.train))
+        self.model.train()
+        return found
+
+    def pace(self, step: int) -> None:
+        """The step size of a step."""
+        share = 1 - step / self.length.steps if self.length.decays else 1.0
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.setting.lr * share
+
+    def move(self, vectors: Sequence[Tensor]) -> None:
+        """One step."""
+        self.method(*vectors).backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+
+def _start_squares(optimizer: Optimizer) -> None:
+    """Adam's squares at next to nothing in place of zero.
+
+    Where an entry never has a gradient, the root of zero has no slope for the guard to go by. Steps
+    are the same: the root of this is far below Adam's ε.
+    """
+    if isinstance(optimizer, Adam | AdamW):
+        for p in optimizer.param_groups[0]["params"]:
+            squares = torch.full_like(p, 1e-30)
+            optimizer.state[p] = {
+                "step": torch.tensor(0.0),
+                "exp_avg": torch.zeros_like(p),
+                "exp_avg_sq": squares,
+            }
+
+
+@functools.cache
+def _prepared(task: str) -> tuple[Task, Data]:
+    """A task and its data, held once."""
+    problem = PROBLEMS[task]
+    own = problem.task()
+    data, limit = own.data(), problem.limit
+    if limit is not None:
+        parts = (data.train, data.test, data.validation)
+        train, test, held_out = (_rows(part, torch.arange(limit)) for part in parts)
+        data = Data(train=train, test=test, validation=held_out)
+    if data.validation is None:  # the toy's test data is its population: others of it to choose on
+        random = torch.Generator().manual_seed(0)
+        (samples,) = data.train
+        drawn = torch.randn(samples.shape, generator=random, dtype=samples.dtype)
+        data = Data(train=data.train, test=data.test, validation=(drawn,))
+    return own, data
+
+
+def _rows(batch: Any, indices: Tensor) -> Batch:
+    return tuple(tensor[indices] for tensor in batch)
+
+
+def _flat(parts: Sequence[Tensor]) -> Tensor:
+    return torch.cat([part.detach().reshape(-1) for part in parts]).double()
+
+
+class Looks:
+    """What steps do to losses, to first order: of their own batch, and of all training data."""
+
+    def __init__(self, training: Training) -> None:
+        self.training = training
+        steps = training.length.steps
+        self.far = {round((i + 1) * steps / LOOKS) - 1 for i in range(LOOKS)}
+        self.cosines: dict[str, list[Tensor]] = {}
+        self.errors: list[Row] = []
+        self.outcomes: dict[str, int] = {}
+
+    def take(self, step: int, vectors: Sequence[Tensor]) -> None:
+        """A step, looked at where it is its turn."""
+        training, rows = self.training, {}
+        if step % EVERY == 0:
+            rows["batch"] = training.rows(torch.stack([*vectors]).mean(0))
+        if step in self.far:
+            rows["data"] = training.full_rows()
+        before = _flat(training.params) if rows else None
+        state = self._metric_at(rows["data"]) if "data" in rows else None
+        training.method(*vectors).backward()
+        direction = _flat([_gradient(p) for p in training.params]) if rows else None
+        training.optimizer.step()
+        training.optimizer.zero_grad()
+        self._count()
+        if before is None or direction is None:
+            return
+        taken = before - _flat(training.params)
+        for what, own in rows.items():
+            self._note(f"{what} direction", own, direction)
+            self._note(f"{what} step", own, taken)
+        if state is not None:
+            self.errors.append(self._errors(rows["data"], state))
+
+    def _note(self, what: str, rows: Tensor, moved: Tensor) -> None:
+        """By which cosine each loss falls."""
+        sizes = rows.norm(dim=1) * moved.norm()
+        found = torch.where(sizes > 0, rows @ moved / sizes, 0.0)
+        self.cosines.setdefault(what, []).append(found)
+
+    def _count(self) -> None:
+        info = self.training.method.info
+        if info is not None and info.guarded:
+            self.outcomes[info.guarded] = self.outcomes.get(info.guarded, 0) + 1
+
+    def _metric_at(self, rows: Tensor) -> Tensor:
+        """The diagonal of S, over the step size, at the mean gradient of all training data."""
+        training = self.training
+        params = list(training.method.params)
+        steps = Steps(training.optimizer)
+        mean = rows[:, training.weighed].mean(0).to(params[0].dtype)
+        return (steps.flat(params)(mean).scale / steps.unit(params)).double()
+
+    def _errors(self, rows: Tensor, metric: Tensor) -> Row:
+        """R_opt and E_ca, as they are and in the metric."""
+        own = rows[:, self.training.weighed]
+        info = self.training.method.info
+        assert info is not None
+        weights = info.weights if info.added is None else info.weights + info.added
+        shares = weights.double() / weights.double().sum()
+        stationarity, conflict = _distances(own, shares)
+        return {
+            "R_opt": stationarity,
+            "E_ca": conflict,
+            "E_ca in the metric": _distances(own * metric.sqrt(), shares)[1],
+        }
+
+    def found(self) -> Row:
+        """The shares of steps that raise a loss, and the means of the errors."""
+        row: Row = {}
+        for what, cosines in self.cosines.items():
+            all_of_them = torch.stack(cosines)
+            rises = all_of_them < CONFLICT
+            row[what] = float(rises.any(1).double().mean())
+            row[f"{what}, all losses"] = float(rises.all(1).double().mean())
+            worst = all_of_them.min(1).values
+            row[f"{what}, worst cosine"] = float(worst.median())
+            row[f"{what}, least cosine"] = float(worst.min())
+        row["R_opt"] = self.errors[-1]["R_opt"]
+        late = self.errors[len(self.errors) // 2 :]
+        for name in ("E_ca", "E_ca in the metric"):
+            row[name] = statistics.mean(errors[name] for errors in late)
+        return row | {"outcomes": self.outcomes}
+
+
+def _gradient(p: Tensor) -> Tensor:
+    return torch.zeros_like(p) if p.grad is None else p.grad
+
+
+def _distances(rows: Tensor, weights: Tensor) -> tuple[float, float]:
+    """The length of the shortest convex combination, and the squared distance of ours from it."""
+    shortest = min_norm(rows @ rows.T).to(rows)
+    away = (weights.to(rows) - shortest) @ rows
+    return float((shortest @ rows).norm()), float(away.square().sum())
+
+
+def trained(combination: Combination, setting: Setting, seed: int, length: Length) -> Row:
+    """One run, from its start to its test losses; ``diverged`` where a loss is not finite."""
+    problem = PROBLEMS[combination.task]
+    training = Training(problem, combination, setting, seed, length)
+    looks, begun = Looks(training), time.process_time()
+    training.model.train()
+    for step in range(length.steps):
+        training.pace(step)
+        vectors = training.vectors(step)
+        if not all(bool(vector.isfinite().all()) for vector in vectors):
+            return {"diverged": True, "score": math.inf, "validation": math.inf}
+        looks.take(step, vectors)
+    found = _assessed(training) | looks.found()
+    return found | {"diverged": False, "seconds": round(time.process_time() - begun, 2)}
+
+
+@torch.no_grad()
+def _assessed(training: Training) -> Row:
+    """Losses and metrics on test data, and the score on both."""
+    training.model.eval()
+    row: Row = {}
+    for name, batch in (("test", training.data.test), ("validation", training.data.validation)):
+        assert batch is not None
+        losses = training.losses(batch).double().tolist()
+        sums = training.task.tally(training.model, batch)
+        metrics = training.task.conclude(sums) if sums else {}
+        finite = all(map(math.isfinite, losses))
+        score = training.problem.score(losses, metrics) if finite else math.inf
+        if name == "test":
+            named = dict(zip(training.task.objectives, losses, strict=True))
+            row |= {"losses": named, "metrics": metrics, "score": score}
+        else:
+            row["validation"] = score
+    return row
+
+
+# --- all runs ------------------------------------------------------------------------------------
+
+
+class Store:
+    """Runs by what they were, a line each in a file that is only appended to."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / "runs.jsonl"
+        self.path.touch()
+        self.known: dict[str, Row] = {}
+        self._read = 0
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in what other processes have appended."""
+        with self.path.open(encoding="utf-8") as file:
+            file.seek(self._read)
+            for line in iter(file.readline, ""):
+                if not line.endswith("\n"):  # a line that was being written when it was stopped
+                    break
+                self._take(line)
+                self._read = file.tell()
+
+    def _take(self, line: str) -> None:
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:  # what a stopped write and the next one came to
+            return
+        self.known[row["key"]] = row["found"]
+
+    def get(self, what: Mapping[str, Any], make: Callable[[], Row]) -> Row:
+        """A run's findings: from the file, or made now and appended."""
+        key = json.dumps(what, sort_keys=True, ensure_ascii=False)
+        if key not in self.known:
+            self.known[key] = make()
+            line = json.dumps({"key": key, "found": self.known[key]}, ensure_ascii=False)
+            with self.path.open("ab", buffering=0) as file:
+                file.write(f"{line}\n".encode())
+        return self.known[key]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of it to do."""
+
+    folder: Path
+    seeds: int
+    trials: int = TRIALS
+    steps: int | None = None  # of every run; None for the task's own
+
+    def length(self, task: str) -> Length:
+        return Length(self.steps or PROBLEMS[task].steps, decays=task != "burgers, long")
+
+
+def run(store: Store, plan: Plan, combination: Combination, setting: Setting, seed: int) -> Row:
+    """A run, if it has not been run."""
+    length = plan.length(combination.task)
+    what = {**asdict(combination), **asdict(setting), "seed": seed, "steps": length.steps}
+    return store.get(what, lambda: trained(combination, setting, seed, length))
+
+
+def searched(score: Callable[[Setting], float], first: float, count: int, trials: int) -> Setting:
+    """The best of so many trials.
+
+    Three step sizes, √10 apart; then on in the direction of the best as long as it is the first or
+    the last; then halfway between the best and its neighbours.
+
+    Args:
+        score: Of a trial, the smaller the better.
+        first: The step size in the middle of the first three.
+        count: How many of the trials go into weights instead: at the best step size, each weighs
+            one objective more than the others.
+        trials: How many there are in all.
+
+    Example:
+        >>> round(searched(lambda s: abs(math.log10(s.lr) - 1.3), 1.0, 0, 6).lr)
+        18
+    """
+    scores: dict[float, float] = {}
+
+    def tried(place: float) -> float:
+        return scores.setdefault(place, score(Setting(_rounded(first * SPACING**place))))
+
+    for place in (0.0, 1.0, -1.0)[:trials]:
+        tried(place)
+    while len(scores) < trials - count:
+        tried(_next_place(scores))
+    lr = _rounded(first * SPACING ** min(scores, key=lambda place: (scores[place], place)))
+    weighed = {Setting(lr): min(scores.values())}
+    for number in range(count if trials > count else 0):
+        setting = Setting(lr, _emphasised(number, count))
+        weighed[setting] = score(setting)
+    return min(weighed, key=lambda setting: weighed[setting])
+
+
+def _next_place(scores: Mapping[float, float]) -> float:
+    """Where to look next, in units of the spacing."""
+    best = min(scores, key=lambda place: (scores[place], place))
+    if best == max(scores):
+        return best + 1
+    if best == min(scores):
+        return best - 1
+    above = min(place for place in scores if place > best)
+    below = max(place for place in scores if place < best)
+    return (best + above) / 2 if above - best >= best - below else (best + below) / 2
+
+
+def _emphasised(number: int, count: int) -> tuple[float, ...]:
+    """Weights on the simplex with one of them larger.
+
+    >>> _emphasised(1, 2)
+    (0.1667, 0.8333)
+    """
+    total = count - 1 + EMPHASIS
+    return tuple(round((EMPHASIS if m == number else 1.0) / total, 4) for m in range(count))
+
+
+def _rounded(lr: float) -> float:
+    return float(f"{lr:.3g}")
+
+
+def first_rate(combination: Combination) -> float:
+    """The step size that is tried first: where steps scale with the direction, by its length."""
+    rate = PROBLEMS[combination.task].rates[combination.optimizer]
+    short = combination.method in SHORT and combination.optimizer in ("sgd", "momentum")
+    return rate * 10 if short else rate
+
+
+def chosen(store: Store, plan: Plan, combination: Combination) -> Setting:
+    """The setting of a combination, by its score on validation data."""
+    first = first_rate(combination)
+    if combination.task == "burgers, long":
+        return Setting(first)
+    weighs = combination.method == "static"
+    count = len(_prepared(combination.task)[0].objectives) if weighs else 0
+
+    def score(setting: Setting) -> float:
+        return float(run(store, plan, combination, setting, TUNING_SEED)["validation"])
+
+    return searched(score, first, count, plan.trials)
+
+
+def studied(plan: Plan, combination: Combination) -> Row:
+    """A combination, tuned and run with all seeds."""
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", category=RuntimeWarning, message=".*no weights were found")
+    store = Store(plan.folder)
+    setting = chosen(store, plan, combination)
+    found = [run(store, plan, combination, setting, seed) for seed in range(plan.seeds)]
+    return {**asdict(combination), **asdict(setting), "n": plan.seeds, "runs": found}
+
+
+def costs(plan: Plan, task: str, optimizer: str, method: str, steps: int = 40) -> Row:
+    """How long a step takes, relative to the method as published: by turns, in one process."""
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore", category=RuntimeWarning, message=".*no weights were found")
+    what = {"cost": task, "optimizer": optimizer, "method": method, "steps": steps}
+    own = combinations([task], [optimizer], [method])
+    return what | Store(plan.folder).get(what, lambda: _timed(own, steps))
+
+
+def _timed(own: Sequence[Combination], steps: int) -> Row:
+    problem = PROBLEMS[own[0].task]
+    setting = Setting(first_rate(own[0]) / SPACING)
+    length = Length(steps)
+    trainings = [Training(problem, one, setting, TUNING_SEED, length) for one in own]
+    times: dict[str, list[float]] = {one.variant: [] for one in own}
+    for step in range(steps):
+        for one, training in zip(own, trainings, strict=True):
+            begun = time.process_time()
+            training.move(training.vectors(step))
+            times[one.variant].append(time.process_time() - begun)
+    medians = {variant: statistics.median(own) for variant, own in times.items()}
+    ratios = {name: round(own / medians["published"], 2) for name, own in medians.items()}
+    return {"milliseconds": round(1e3 * medians["published"], 2), "ratios": ratios}
+
+
+# --- what they came to ---------------------------------------------------------------------------
+
+MEANS = (
+    "batch direction",
+    "batch step",
+    "batch step, all losses",
+    "batch step, worst cosine",
+    "data direction",
+    "data step",
+    "R_opt",
+    "E_ca",
+    "E_ca in the metric",
+    "score",
+)
+
+
+def summary(found: Sequence[Row]) -> list[Row]:
+    """A row for every combination: means over seeds, and differences from published."""
+    base = {_place(row): row for row in found if row["variant"] == "published"}
+    rows = [_means(row) for row in found]
+    for row, full in zip(rows, found, strict=True):
+        if row["variant"] != "published" and _place(row) in base:
+            row |= _compared(base[_place(row)], full)
+    adjusted = holm([row.get("p") for row in rows])
+    for row, p in zip(rows, adjusted, strict=True):
+        if "p" in row:
+            row["p"] = p
+    return rows
+
+
+def _place(row: Row) -> tuple[str, str, str]:
+    return row["task"], row["method"], row["optimizer"]
+
+
+def _means(row: Row) -> Row:
+    """What a combination is, and its means over the seeds that did not diverge."""
+    ended = [found for found in row["runs"] if not found["diverged"]]
+    what = {name: row[name] for name in ("task", "method", "optimizer", "variant", "lr", "weights")}
+    means = {name: _average(found[name] for found in ended) for name in MEANS}
+    for kind in ("losses", "metrics"):
+        names = ended[0][kind] if ended else ()
+        means[kind] = {name: _average(found[kind][name] for found in ended) for name in names}
+    outcomes = [found["outcomes"] for found in ended]
+    total = sum(sum(each.values()) for each in outcomes)
+    if total:
+        changed = sum(each.get("changed", 0) for each in outcomes)
+        means["changed"] = changed / total
+        means["failed"] = sum(each.get("failed", 0) for each in outcomes)
+    least = [found["batch step, least cosine"] for found in ended]
+    means["least cosine"] = min(least, default=None)
+    diverged = len(row["runs"]) - len(ended)
+    return what | {"n": row["n"], "diverged": diverged} | means
+
+
+def _average(values: Iterator[float]) -> float | None:
+    own = list(values)
+    return statistics.mean(own) if own else None
+
+
+def _compared(base: Row, row: Row) -> Row:
+    """The paired difference of the scores, with its interval, over seeds that both have."""
+    pairs = [
+        (one["score"], other["score"])
+        for one, other in zip(base["runs"], row["runs"], strict=False)
+        if not one["diverged"] and not other["diverged"]
+    ]
+    if len(pairs) < 2:
+        return {"difference": None, "difference_ci": None, "p": None}
+    paired = Paired([one for one, _ in pairs], [other for _, other in pairs])
+    return {
+        "difference": statistics.mean(paired.apart),
+        "difference_ci": paired.ci,
+        "p": paired.p,
+    }
+
+
+def study(
+    plan: Plan, todo: Sequence[Combination], timed: Sequence[tuple[str, str, str]], jobs: int
+) -> Row:
+    """Everything, by so many processes."""
+    found: dict[Combination, Row] = {}
+    cost: dict[tuple[str, str, str], Row] = {}
+    with ProcessPoolExecutor(jobs) as pool:
+        pending: dict[Any, Any] = {pool.submit(studied, plan, one): one for one in todo}
+        pending |= {pool.submit(costs, plan, *one): one for one in timed}
+        for done in as_completed(pending):
+            one = pending[done]
+            if isinstance(one, Combination):
+                found[one] = done.result()
+            else:
+                cost[one] = done.result()
+            print(f"{len(found) + len(cost)}/{len(pending)}", one, flush=True)
+    return {
+        "study": "steps",
+        "rows": summary([found[one] for one in todo]),
+        "costs": [cost[one] for one in timed],
+        "settings": {
+            name: {"batch": own.batch, "steps": plan.length(name).steps, "judged by": own.judged}
+            for name, own in PROBLEMS.items()
+            if any(one.task == name for one in todo)
+        },
+        "trials": plan.trials,
+        "command": "python benchmarks/steps.py",
+        "created": now(),
+        "environment": environment(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Weights for the optimizer's step: worth it?")
+    parser.add_argument("--work", type=Path, required=True, help="where runs are kept")
+    parser.add_argument("--tasks", nargs="+", choices=list(PROBLEMS), default=list(PROBLEMS))
+    parser.add_argument("--optimizers", nargs="+", choices=list(OPTIMIZERS)[:4])
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--quick", action="store_true", help="20 steps, 2 seeds, 3 trials")
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
+    args = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    plan = Plan(args.work, args.seeds)
+    if args.quick:
+        plan = replace(plan, seeds=2, trials=3, steps=20)
+    names = [name for name in args.tasks if name in STUDIED]
+    optimizers = args.optimizers or list(OPTIMIZERS)[:4]
+    todo = combinations(names, optimizers, args.methods)
+    if "burgers, long" in args.tasks:
+        todo += [Combination("burgers, long", m, o, v) for m, o, v in LONG if m in args.methods]
+    timed = [
+        (task, optimizer, m) for task in names for optimizer in optimizers for m in args.methods
+    ]
+    found = study(plan, todo, timed, args.jobs)
+    if args.json:
+        args.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
