@@ -6,8 +6,8 @@
     python docs/measured.py                                # then: the tables of docs/steps-study.md
 
 A run is appended to ``--work`` as soon as it has ended, and a run that is there is not run again:
-the command can be stopped at any time, and called again for more tasks or seeds. Each call writes
-``--json`` anew from all runs that it asked for.
+the command can be stopped at any time, and called again for more tasks or seeds. ``--json`` is
+written anew from all runs that are there, of up to ``--seeds`` seeds.
 
 Every combination of task, method, optimizer and variant gets the same number of trials, on a seed
 that is used for nothing else (`searched`), chosen by one number on validation data, and is then
@@ -23,9 +23,11 @@ import os
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +66,14 @@ OPTIMIZERS: Mapping[str, Callable[[Any, float], Optimizer]] = {
     "adamw": lambda params, lr: AdamW(params, lr=lr),
     "adam, β₁ = 0": lambda params, lr: Adam(params, lr=lr, betas=(0.0, 0.999)),
 }
+USUAL = tuple(OPTIMIZERS)[:4]
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "published": {},
     "metric": {"metric": "step"},
     "guarded": {"metric": "gradient", "guard": True},
 }
 CONFLICT = -1e-3  # a cosine below this is a loss that rises
+STANDING = 1e-11  # a step this short, relative to the parameters, is none
 TUNING_SEED = 1000
 TRIALS = 6
 SPACING = math.sqrt(10)  # of the step sizes that are tried first
@@ -122,6 +126,14 @@ def _rates(sgd: float, adam: float) -> dict[str, float]:
     return {"sgd": sgd, "momentum": sgd / 10, "adam": adam, "adamw": adam}
 
 
+SCENES = {
+    "image_size": (16, 24),
+    "train": 96,
+    "validation": 32,
+    "test": 64,
+    "missing": 0.0,
+    "holes": 0.0,
+}
 LOG_MEAN = "the mean of the logarithms of the losses"
 PROBLEMS: Mapping[str, Problem] = {
     "burgers": Problem(
@@ -133,7 +145,7 @@ PROBLEMS: Mapping[str, Problem] = {
         judged="the logarithm of the mean squared distance from the exact solution",
     ),
     "digits": Problem(
-        task=lambda: tasks.get("digits")(validation=287),
+        task=lambda: tasks.load("digits", {"validation": 287}),
         batch=32,
         steps=200,
         rates=_rates(1.0, 1e-2),
@@ -141,7 +153,7 @@ PROBLEMS: Mapping[str, Problem] = {
         judged=LOG_MEAN,
     ),
     "toy": Problem(
-        task=lambda: tasks.get("toy")(),
+        task=lambda: tasks.load("toy"),
         batch=4,
         steps=200,
         rates=_rates(0.3, 0.1),
@@ -149,7 +161,7 @@ PROBLEMS: Mapping[str, Problem] = {
         judged="the mean of the losses",
     ),
     "mnist": Problem(
-        task=lambda: tasks.get("mnist")(hidden=64, activation="relu", seed=0),
+        task=lambda: tasks.load("mnist", {"hidden": 64, "activation": "relu", "seed": 0}),
         batch=32,
         steps=200,
         rates=_rates(0.3, 3e-3),
@@ -158,7 +170,7 @@ PROBLEMS: Mapping[str, Problem] = {
         limit=5000,
     ),
     "office-31": Problem(
-        task=lambda: tasks.get("office-31")(),
+        task=lambda: tasks.load("office-31"),
         batch=16,
         steps=150,
         rates=_rates(0.1, 1e-3),
@@ -166,9 +178,7 @@ PROBLEMS: Mapping[str, Problem] = {
         judged=LOG_MEAN,
     ),
     "scenes": Problem(
-        task=lambda: tasks.get("scenes")(
-            image_size=(16, 24), train=96, validation=32, test=64, missing=0.0, holes=0.0
-        ),
+        task=lambda: tasks.load("scenes", SCENES),
         batch=8,
         steps=150,
         rates=_rates(0.3, 3e-3),
@@ -186,20 +196,6 @@ PROBLEMS: Mapping[str, Problem] = {
     ),
 }
 STUDIED = tuple(name for name in PROBLEMS if name != "burgers, long")
-LONG = (
-    ("sum", "adam", "published"),
-    ("sum", "adam", "guarded"),
-    ("upgrad", "adam", "published"),
-    ("upgrad", "adam", "metric"),
-    ("upgrad", "adam", "guarded"),
-    ("mgda", "adam", "published"),
-    ("mgda", "adam", "metric"),
-    ("mgda", "adam", "guarded"),
-    ("upgrad", "adam, β₁ = 0", "published"),
-    ("upgrad", "adam, β₁ = 0", "metric"),
-    ("mgda", "adam, β₁ = 0", "published"),
-    ("mgda", "adam, β₁ = 0", "metric"),
-)
 
 
 @dataclass(frozen=True)
@@ -210,6 +206,21 @@ class Combination:
     method: str
     optimizer: str
     variant: str
+
+
+_LONG = {
+    "adam": (
+        "sum published",
+        "sum guarded",
+        *(f"{method} {variant}" for method in ("upgrad", "mgda") for variant in VARIANTS),
+    ),
+    "adam, β₁ = 0": ("upgrad published", "upgrad metric", "mgda published", "mgda metric"),
+}
+LONG = tuple(
+    Combination("burgers, long", method, optimizer, variant)
+    for optimizer, own in _LONG.items()
+    for method, variant in map(str.split, own)
+)
 
 
 @dataclass(frozen=True)
@@ -229,7 +240,7 @@ class Length:
 
 
 def combinations(
-    names: Sequence[str], optimizers: Sequence[str], chosen: Sequence[str]
+    names: Iterable[str], optimizers: Iterable[str], chosen: Sequence[str]
 ) -> list[Combination]:
     """Those that differ: under plain SGD the metric is the identity, and fixed weights have none.
 
@@ -265,7 +276,7 @@ class Training:
     method: Method = field(init=False)
 
     def __post_init__(self) -> None:
-        self.task, self.data = _prepared(self.combination.task)
+        self.task, self.data = _task(self.combination.task), _data(self.combination.task)
         torch.manual_seed(self.seed)
         self.model = self.task.model()
         self.params = list(self.model.parameters())
@@ -280,7 +291,7 @@ class Training:
         name, variant = self.combination.method, VARIANTS[self.combination.variant]
         options = dict(METHODS[name])
         if variant:
-            options |= variant | {"optimizer": self.optimizer}
+            options |= {**variant, "optimizer": self.optimizer}
         M = len(self.task.objectives)
         if name in FIXED:
             options["weights"] = self.setting.weights or ([1.0] * M if name == "sum" else None)
@@ -341,11 +352,14 @@ def _start_squares(optimizer: Optimizer) -> None:
 
 
 @functools.cache
-def _prepared(task: str) -> tuple[Task, Data]:
-    """A task and its data, held once."""
-    problem = PROBLEMS[task]
-    own = problem.task()
-    data, limit = own.data(), problem.limit
+def _task(task: str) -> Task:
+    return PROBLEMS[task].task()
+
+
+@functools.cache
+def _data(task: str) -> Data:
+    """A task's data, held once."""
+    data, limit = _task(task).data(), PROBLEMS[task].limit
     if limit is not None:
         parts = (data.train, data.test, data.validation)
         train, test, held_out = (_rows(part, torch.arange(limit)) for part in parts)
@@ -355,7 +369,7 @@ def _prepared(task: str) -> tuple[Task, Data]:
         (samples,) = data.train
         drawn = torch.randn(samples.shape, generator=random, dtype=samples.dtype)
         data = Data(train=data.train, test=data.test, validation=(drawn,))
-    return own, data
+    return data
 
 
 def _rows(batch: Any, indices: Tensor) -> Batch:
@@ -394,6 +408,8 @@ class Looks:
         if before is None or direction is None:
             return
         taken = before - _flat(training.params)
+        if taken.norm() < STANDING * before.norm():  # stopped by the guard: the rest is rounding
+            taken.zero_()
         for what, own in rows.items():
             self._note(f"{what} direction", own, direction)
             self._note(f"{what} step", own, taken)
@@ -501,42 +517,39 @@ def _assessed(training: Training) -> Row:
 # --- all runs ------------------------------------------------------------------------------------
 
 
-class Store:
-    """Runs by what they were, a line each in a file that is only appended to."""
+class NotRun(LookupError):
+    """A run that is not in the file."""
 
-    def __init__(self, folder: Path) -> None:
+
+class Store:
+    """Runs by what they were, a line each in a file that is only appended to.
+
+    Args:
+        folder: Where the file is.
+        makes: Whether runs that are not there are run; else they are refused.
+    """
+
+    def __init__(self, folder: Path, *, makes: bool = True) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self.makes = makes
         self.path = folder / "runs.jsonl"
         self.path.touch()
         self.known: dict[str, Row] = {}
-        self._read = 0
-        self.refresh()
-
-    def refresh(self) -> None:
-        """Take in what other processes have appended."""
-        with self.path.open(encoding="utf-8") as file:
-            file.seek(self._read)
-            for line in iter(file.readline, ""):
-                if not line.endswith("\n"):  # a line that was being written when it was stopped
-                    break
-                self._take(line)
-                self._read = file.tell()
-
-    def _take(self, line: str) -> None:
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:  # what a stopped write and the next one came to
-            return
-        self.known[row["key"]] = row["found"]
+        for line in self.path.read_text(encoding="utf-8").splitlines():
+            with suppress(json.JSONDecodeError):  # one that was stopped while it was written
+                row = json.loads(line)
+                self.known[row["key"]] = row["found"]
 
     def get(self, what: Mapping[str, Any], make: Callable[[], Row]) -> Row:
         """A run's findings: from the file, or made now and appended."""
         key = json.dumps(what, sort_keys=True, ensure_ascii=False)
         if key not in self.known:
+            if not self.makes:
+                raise NotRun(key)
             self.known[key] = make()
             line = json.dumps({"key": key, "found": self.known[key]}, ensure_ascii=False)
             with self.path.open("ab", buffering=0) as file:
-                file.write(f"{line}\n".encode())
+                file.write(f"\n{line}\n".encode())  # whatever a stopped write left before it
         return self.known[key]
 
 
@@ -633,7 +646,7 @@ def chosen(store: Store, plan: Plan, combination: Combination) -> Setting:
     if combination.task == "burgers, long":
         return Setting(first)
     weighs = combination.method == "static"
-    count = len(_prepared(combination.task)[0].objectives) if weighs else 0
+    count = len(_task(combination.task).objectives) if weighs else 0
 
     def score(setting: Setting) -> float:
         return float(run(store, plan, combination, setting, TUNING_SEED)["validation"])
@@ -641,23 +654,45 @@ def chosen(store: Store, plan: Plan, combination: Combination) -> Setting:
     return searched(score, first, count, plan.trials)
 
 
-def studied(plan: Plan, combination: Combination) -> Row:
+def studied(plan: Plan, combination: Combination) -> None:
     """A combination, tuned and run with all seeds."""
-    torch.set_num_threads(1)
-    warnings.filterwarnings("ignore", category=RuntimeWarning, message=".*no weights were found")
+    _alone()
     store = Store(plan.folder)
     setting = chosen(store, plan, combination)
-    found = [run(store, plan, combination, setting, seed) for seed in range(plan.seeds)]
-    return {**asdict(combination), **asdict(setting), "n": plan.seeds, "runs": found}
+    for seed in range(plan.seeds):
+        run(store, plan, combination, setting, seed)
 
 
-def costs(plan: Plan, task: str, optimizer: str, method: str, steps: int = 40) -> Row:
-    """How long a step takes, relative to the method as published: by turns, in one process."""
+def timed(plan: Plan, task: str, optimizer: str, method: str) -> None:
+    """How long the steps of a method's variants take."""
+    _alone()
+    cost(Store(plan.folder), task, optimizer, method)
+
+
+def _alone() -> None:
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore", category=RuntimeWarning, message=".*no weights were found")
+
+
+def gathered(store: Store, plan: Plan, combination: Combination) -> Row | None:
+    """What there is of a combination: its setting and its runs; None if it has not been tuned."""
+    found: list[Row] = []
+    try:
+        setting = chosen(store, plan, combination)
+        for seed in range(plan.seeds):
+            found.append(run(store, plan, combination, setting, seed))
+    except NotRun:
+        if not found:
+            return None
+    return {**asdict(combination), **asdict(setting), "n": len(found), "runs": found}
+
+
+def cost(store: Store, task: str, optimizer: str, method: str, steps: int = 40) -> Row:
+    """How long a step takes, relative to the method as published: by turns, in one process."""
     what = {"cost": task, "optimizer": optimizer, "method": method, "steps": steps}
     own = combinations([task], [optimizer], [method])
-    return what | Store(plan.folder).get(what, lambda: _timed(own, steps))
+    found = store.get(what, lambda: _timed(own, steps))
+    return {"task": task, "optimizer": optimizer, "method": method, **found}
 
 
 def _timed(own: Sequence[Combination], steps: int) -> Row:
@@ -714,7 +749,7 @@ def _means(row: Row) -> Row:
     """What a combination is, and its means over the seeds that did not diverge."""
     ended = [found for found in row["runs"] if not found["diverged"]]
     what = {name: row[name] for name in ("task", "method", "optimizer", "variant", "lr", "weights")}
-    means = {name: _average(found[name] for found in ended) for name in MEANS}
+    means: Row = {name: _average(found[name] for found in ended) for name in MEANS}
     for kind in ("losses", "metrics"):
         names = ended[0][kind] if ended else ()
         means[kind] = {name: _average(found[kind][name] for found in ended) for name in names}
@@ -752,30 +787,19 @@ def _compared(base: Row, row: Row) -> Row:
     }
 
 
-def study(
-    plan: Plan, todo: Sequence[Combination], timed: Sequence[tuple[str, str, str]], jobs: int
-) -> Row:
-    """Everything, by so many processes."""
-    found: dict[Combination, Row] = {}
-    cost: dict[tuple[str, str, str], Row] = {}
-    with ProcessPoolExecutor(jobs) as pool:
-        pending: dict[Any, Any] = {pool.submit(studied, plan, one): one for one in todo}
-        pending |= {pool.submit(costs, plan, *one): one for one in timed}
-        for done in as_completed(pending):
-            one = pending[done]
-            if isinstance(one, Combination):
-                found[one] = done.result()
-            else:
-                cost[one] = done.result()
-            print(f"{len(found) + len(cost)}/{len(pending)}", one, flush=True)
+def study(plan: Plan) -> Row:
+    """What the runs in the folder come to, of whatever has been run."""
+    store = Store(plan.folder, makes=False)
+    everything = [*combinations(STUDIED, USUAL, list(METHODS)), *LONG]
+    found = [row for one in everything if (row := gathered(store, plan, one)) is not None]
     return {
         "study": "steps",
-        "rows": summary([found[one] for one in todo]),
-        "costs": [cost[one] for one in timed],
+        "rows": summary(found),
+        "costs": list(_costs(store)),
         "settings": {
             name: {"batch": own.batch, "steps": plan.length(name).steps, "judged by": own.judged}
             for name, own in PROBLEMS.items()
-            if any(one.task == name for one in todo)
+            if any(row["task"] == name for row in found)
         },
         "trials": plan.trials,
         "command": "python benchmarks/steps.py",
@@ -784,32 +808,39 @@ def study(
     }
 
 
+def _costs(store: Store) -> Iterator[Row]:
+    for place in product(STUDIED, USUAL, METHODS):
+        with suppress(NotRun):
+            yield cost(store, *place)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Weights for the optimizer's step: worth it?")
     parser.add_argument("--work", type=Path, required=True, help="where runs are kept")
-    parser.add_argument("--tasks", nargs="+", choices=list(PROBLEMS), default=list(PROBLEMS))
-    parser.add_argument("--optimizers", nargs="+", choices=list(OPTIMIZERS)[:4])
+    parser.add_argument("--tasks", nargs="*", choices=list(PROBLEMS), default=list(PROBLEMS))
+    parser.add_argument("--optimizers", nargs="+", choices=USUAL, default=USUAL)
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--quick", action="store_true", help="20 steps, 2 seeds, 3 trials")
-    parser.add_argument("--json", type=Path, help="write the rows to this file")
+    parser.add_argument("--json", type=Path, help="write what all runs in --work come to")
     args = parser.parse_args()
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     plan = Plan(args.work, args.seeds)
     if args.quick:
         plan = replace(plan, seeds=2, trials=3, steps=20)
     names = [name for name in args.tasks if name in STUDIED]
-    optimizers = args.optimizers or list(OPTIMIZERS)[:4]
-    todo = combinations(names, optimizers, args.methods)
-    if "burgers, long" in args.tasks:
-        todo += [Combination("burgers, long", m, o, v) for m, o, v in LONG if m in args.methods]
-    timed = [
-        (task, optimizer, m) for task in names for optimizer in optimizers for m in args.methods
-    ]
-    found = study(plan, todo, timed, args.jobs)
+    todo = combinations(names, args.optimizers, args.methods)
+    if LONG[0].task in args.tasks:
+        todo += [one for one in LONG if one.method in args.methods]
+    with ProcessPoolExecutor(args.jobs) as pool:
+        pending: dict[Any, Any] = {pool.submit(studied, plan, one): one for one in todo}
+        for place in product(names, args.optimizers, args.methods):
+            pending[pool.submit(timed, plan, *place)] = place
+        for count, done in enumerate(as_completed(pending), start=1):
+            done.result()
+            print(f"{count}/{len(pending)}", pending[done], flush=True)
     if args.json:
-        args.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        args.json.write_text(json.dumps(study(plan), indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
 
 Pages have places for them, from ``<!-- measured: NAME -->`` to ``<!-- end -->``. A file of
 ``results/`` is the ``study.json`` that ``trimol reproduce NAME`` wrote. A place for claims names
-which: ``claims:office`` are those whose id begins with ``office``. A test holds the pages to the
-results.
+which: ``claims:office`` are those whose id begins with ``office``; one for steps, which of its
+tables. A test holds the pages to the results.
 """
 
 import json
@@ -61,6 +61,12 @@ def measured(name: str) -> str:
     found = study(what)
     if found is None:
         return f"Not measured yet: `{_command(what)}`."
+    if what == "steps":
+        return (
+            f"{STEPS[part](found)}\n\n{_made(what, found)}"
+            if part == "runs"
+            else STEPS[part](found)
+        )
     if part == "agreements":
         found = found | {"rows": found[part]}
     tables = {
@@ -266,6 +272,143 @@ def _score(row: Row) -> str:
     if row["paper"] is None:
         return ours
     return f"{ours} ({row['paper'] / unit:.4g})"
+
+
+def _by_place(rows: list[Row]) -> dict[tuple[str, str, str], dict[str, Row]]:
+    """The variants of each task, optimizer and method."""
+    found: dict[tuple[str, str, str], dict[str, Row]] = {}
+    for row in rows:
+        found.setdefault((row["task"], row["optimizer"], row["method"]), {})[row["variant"]] = row
+    return found
+
+
+def _steps_long(found: dict[str, Any]) -> str:
+    """One network of usual size, untuned: what directions and steps do."""
+    head = ["Adam 1e-3", "β₁", "weights", "direction", "step", "worst cosine", "MSE"]
+    lines = []
+    for row in found["rows"]:
+        if row["task"] == LONG_RUN:
+            momentum = "0" if "β₁" in row["optimizer"] else "0.9"
+            shares = [_share(row[name]) for name in ("batch direction", "batch step")]
+            worst = f"{row['batch step, worst cosine']:+.2g}"
+            error = f"{row['metrics']['MSE']:.3f}"
+            lines.append([row["method"], momentum, VARIANTS[row["variant"]], *shares, worst, error])
+    return _table(head, lines)
+
+
+def _steps_conflicts(found: dict[str, Any]) -> str:
+    """The share of steps that raise a loss, by variant."""
+    head = ["task", "optimizer", "method", *VARIANTS.values()]
+    lines = []
+    for place, own in _by_place(_tuned(found)).items():
+        shares = [_raised(own[v]) if v in own else "" for v in VARIANTS]
+        lines.append([*place, *shares])
+    return _table(head, lines)
+
+
+def _raised(row: Row) -> str:
+    """Of its own batch, and in brackets of all training data."""
+    return f"{_share(row['batch step'])} ({_share(row['data step'])})"
+
+
+def _steps_scores(found: dict[str, Any]) -> str:
+    """Scores on test data, as published and the difference that a variant makes."""
+    head = ["task", "optimizer", "method", "seeds", "published", "in the metric −", "guarded −"]
+    lines = []
+    for place, own in _by_place(_tuned(found)).items():
+        if "published" not in own:
+            continue
+        base = own["published"]
+        apart = [_apart(own[v]) if v in own else "" for v in ("metric", "guarded")]
+        seeds = str(min(row["n"] for row in own.values()))
+        lines.append([*place, seeds, f"{base['score']:.3f}", *apart])
+    return _table(head, lines)
+
+
+def _apart(row: Row) -> str:
+    """A paired difference; what diverged is said."""
+    if row.get("difference") is None:
+        return "not known"
+    lost = f" ({row['diverged']} diverged)" if row["diverged"] else ""
+    return _difference(row) + lost
+
+
+def _steps_verdicts(found: dict[str, Any]) -> str:
+    """How many comparisons a variant wins, loses, and leaves open."""
+    lines = []
+    for task in dict.fromkeys(row["task"] for row in _tuned(found)):
+        for variant in ("metric", "guarded"):
+            own = [
+                row
+                for row in _tuned(found)
+                if (row["task"], row["variant"]) == (task, variant) and row.get("p") is not None
+            ]
+            sure = [row for row in own if row["p"] < 0.05]
+            better = sum(row["difference"] < 0 for row in sure)
+            lower = sum(row["difference"] < 0 for row in own)
+            counts = [len(own), better, len(sure) - better, len(own) - len(sure), lower]
+            lines.append([task, VARIANTS[variant], *map(str, counts)])
+    head = ["task", "weights", "comparisons", "better", "worse", "not told apart", "lower mean"]
+    return _table(head, lines)
+
+
+def _steps_errors(found: dict[str, Any]) -> str:
+    """R_opt and E_ca: published / in the metric / guarded."""
+    lines = []
+    for place, own in _by_place(_tuned(found)).items():
+        names = ("R_opt", "E_ca", "E_ca in the metric")
+        cells = [
+            " / ".join(f"{own[v][name]:.1e}" if v in own else "–" for v in VARIANTS)
+            for name in names
+        ]
+        lines.append([*place, *cells])
+    return _table(["task", "optimizer", "method", "R_opt", "E_ca", "E_ca in the metric"], lines)
+
+
+def _steps_costs(found: dict[str, Any]) -> str:
+    """The time of a step beside that of the published method."""
+    lines = []
+    for row in found["costs"]:
+        ratios = [f"{row['ratios'][v]:.2f}×" if v in row["ratios"] else "" for v in VARIANTS][1:]
+        milliseconds = f"{row['milliseconds']:.1f} ms"
+        lines.append([row["task"], row["optimizer"], row["method"], milliseconds, *ratios])
+    head = ["task", "optimizer", "method", *VARIANTS.values()]
+    return _table(head, lines)
+
+
+def _steps_runs(found: dict[str, Any]) -> str:
+    """What was run."""
+    lines = []
+    for task, setting in found["settings"].items():
+        own = [row for row in found["rows"] if row["task"] == task]
+        optimizers = ", ".join(dict.fromkeys(row["optimizer"] for row in own))
+        methods = ", ".join(dict.fromkeys(row["method"] for row in own))
+        seeds = sorted({row["n"] for row in own})
+        counts = f"{seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+        sizes = [str(setting["steps"]), str(setting["batch"])]
+        lines.append([task, *sizes, optimizers, methods, counts, setting["judged by"]])
+    return _table(["task", "steps", "batch", "optimizers", "methods", "seeds", "judged by"], lines)
+
+
+def _tuned(found: dict[str, Any]) -> list[Row]:
+    return [row for row in found["rows"] if row["task"] != LONG_RUN]
+
+
+def _share(value: float) -> str:
+    return f"{value / PER_CENT:.0f} %"
+
+
+LONG_RUN = "burgers, long"
+VARIANTS = {"published": "as published", "metric": "in the metric", "guarded": "guarded"}
+STEPS = {
+    "long": _steps_long,
+    "conflicts": _steps_conflicts,
+    "scores": _steps_scores,
+    "verdicts": _steps_verdicts,
+    "errors": _steps_errors,
+    "costs": _steps_costs,
+    "runs": _steps_runs,
+}
 
 
 def _notes(notes: list[str]) -> str:
