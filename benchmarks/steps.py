@@ -281,7 +281,6 @@ class Training:
         self.model = self.task.model()
         self.params = list(self.model.parameters())
         self.optimizer = OPTIMIZERS[self.combination.optimizer](self.params, self.setting.lr)
-        _start_squares(self.optimizer)
         self.method = self._method()
         weighed = {id(p) for p in self.method.params}
         self.weighed = torch.cat([torch.full((p.numel(),), id(p) in weighed) for p in self.params])
@@ -333,22 +332,6 @@ class Training:
         self.method(*vectors).backward()
         self.optimizer.step()
         self.optimizer.zero_grad()
-
-
-def _start_squares(optimizer: Optimizer) -> None:
-    """Adam's squares at next to nothing in place of zero.
-
-    Where an entry never has a gradient, the root of zero has no slope for the guard to go by. Steps
-    are the same: the root of this is far below Adam's ε.
-    """
-    if isinstance(optimizer, Adam | AdamW):
-        for p in optimizer.param_groups[0]["params"]:
-            squares = torch.full_like(p, 1e-30)
-            optimizer.state[p] = {
-                "step": torch.tensor(0.0),
-                "exp_avg": torch.zeros_like(p),
-                "exp_avg_sq": squares,
-            }
 
 
 @functools.cache
@@ -588,7 +571,7 @@ def searched(score: Callable[[Setting], float], first: float, count: int, trials
 
     Example:
         >>> round(searched(lambda s: abs(math.log10(s.lr) - 1.3), 1.0, 0, 6).lr)
-        18
+        32
     """
     scores: dict[float, float] = {}
 
@@ -727,18 +710,38 @@ MEANS = (
 )
 
 
-def summary(found: Sequence[Row]) -> list[Row]:
-    """A row for every combination: means over seeds, and differences from published."""
+def summary(found: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """A row for every combination, with its difference from published; and means over methods."""
     base = {_place(row): row for row in found if row["variant"] == "published"}
     rows = [_means(row) for row in found]
+    apart: dict[tuple[str, str, str], list[Paired]] = {}
     for row, full in zip(rows, found, strict=True):
         if row["variant"] != "published" and _place(row) in base:
-            row |= _compared(base[_place(row)], full)
-    adjusted = holm([row.get("p") for row in rows])
-    for row, p in zip(rows, adjusted, strict=True):
-        if "p" in row:
-            row["p"] = p
-    return rows
+            paired = _paired(base[_place(row)], full)
+            row |= _compared(paired)
+            if not row["diverged"]:
+                place = row["task"], row["optimizer"], row["variant"]
+                apart.setdefault(place, []).append(paired)
+    pooled = [
+        dict(zip(("task", "optimizer", "variant"), place, strict=True)) | _pooled(pairs)
+        for place, pairs in apart.items()
+        if place[0] in STUDIED
+    ]
+    # One family: whatever the page compares.
+    compared = [row for row in (*rows, *pooled) if "p" in row]
+    for row, p in zip(compared, holm([row["p"] for row in compared]), strict=True):
+        row["p"] = p
+    return rows, pooled
+
+
+def _pooled(pairs: Sequence[Paired]) -> Row:
+    """The difference in the mean over methods, seed by seed: of the seeds that all have."""
+    seeds = min(len(paired.base) for paired in pairs)
+    means = [
+        [statistics.mean(values) for values in zip(*(own[:seeds] for own in side), strict=True)]
+        for side in ([p.base for p in pairs], [p.own for p in pairs])
+    ]
+    return {"methods": len(pairs), "n": seeds} | _compared(Paired(*means))
 
 
 def _place(row: Row) -> tuple[str, str, str]:
@@ -770,21 +773,22 @@ def _average(values: Iterator[float]) -> float | None:
     return statistics.mean(own) if own else None
 
 
-def _compared(base: Row, row: Row) -> Row:
-    """The paired difference of the scores, with its interval, over seeds that both have."""
+def _paired(base: Row, row: Row) -> Paired:
+    """The scores of seeds that both have, and that diverged in neither."""
     pairs = [
         (one["score"], other["score"])
         for one, other in zip(base["runs"], row["runs"], strict=False)
         if not one["diverged"] and not other["diverged"]
     ]
-    if len(pairs) < 2:
+    return Paired([one for one, _ in pairs], [other for _, other in pairs])
+
+
+def _compared(paired: Paired) -> Row:
+    """The difference with its interval."""
+    if len(paired.base) < 2:
         return {"difference": None, "difference_ci": None, "p": None}
-    paired = Paired([one for one, _ in pairs], [other for _, other in pairs])
-    return {
-        "difference": statistics.mean(paired.apart),
-        "difference_ci": paired.ci,
-        "p": paired.p,
-    }
+    difference = statistics.mean(paired.apart)
+    return {"difference": difference, "difference_ci": paired.ci, "p": paired.p}
 
 
 def study(plan: Plan) -> Row:
@@ -792,9 +796,11 @@ def study(plan: Plan) -> Row:
     store = Store(plan.folder, makes=False)
     everything = [*combinations(STUDIED, USUAL, list(METHODS)), *LONG]
     found = [row for one in everything if (row := gathered(store, plan, one)) is not None]
+    rows, pooled = summary(found)
     return {
         "study": "steps",
-        "rows": summary(found),
+        "rows": rows,
+        "pooled": pooled,
         "costs": list(_costs(store)),
         "settings": {
             name: {"batch": own.batch, "steps": plan.length(name).steps, "judged by": own.judged}

@@ -329,27 +329,31 @@ def _apart(row: Row) -> str:
     """A paired difference; what diverged is said."""
     if row.get("difference") is None:
         return "not known"
-    lost = f" ({row['diverged']} diverged)" if row["diverged"] else ""
+    lost = f" ({row['diverged']} diverged)" if row.get("diverged") else ""
     return _difference(row) + lost
 
 
 def _steps_verdicts(found: dict[str, Any]) -> str:
-    """How many comparisons a variant wins, loses, and leaves open."""
+    """The mean over methods, and how many comparisons a variant wins, loses, and leaves open."""
     lines = []
-    for task in dict.fromkeys(row["task"] for row in _tuned(found)):
-        for variant in ("metric", "guarded"):
-            own = [
-                row
-                for row in _tuned(found)
-                if (row["task"], row["variant"]) == (task, variant) and row.get("p") is not None
-            ]
-            sure = [row for row in own if row["p"] < 0.05]
-            better = sum(row["difference"] < 0 for row in sure)
-            lower = sum(row["difference"] < 0 for row in own)
-            counts = [len(own), better, len(sure) - better, len(own) - len(sure), lower]
-            lines.append([task, VARIANTS[variant], *map(str, counts)])
-    head = ["task", "weights", "comparisons", "better", "worse", "not told apart", "lower mean"]
-    return _table(head, lines)
+    for pooled in found["pooled"]:
+        place = ("task", "optimizer", "variant")
+        own = [
+            row
+            for row in found["rows"]
+            if all(row[name] == pooled[name] for name in place) and row.get("p") is not None
+        ]
+        sure = [row for row in own if row["p"] < 0.05]
+        better, lower = (sum(row["difference"] < 0 for row in some) for some in (sure, own))
+        counts = [better, len(sure) - better, len(own) - len(sure)]
+        told = [
+            *map(str, counts),
+            f"{lower} of {len(own)}",
+            f"{_apart(pooled)}, {pooled['n']} seeds",
+        ]
+        lines.append([pooled["task"], pooled["optimizer"], VARIANTS[pooled["variant"]], *told])
+    head = ["task", "optimizer", "weights", "better", "worse", "not told apart", "lower on average"]
+    return _table([*head, "difference, the mean over methods"], lines)
 
 
 def _steps_errors(found: dict[str, Any]) -> str:

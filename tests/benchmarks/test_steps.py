@@ -83,6 +83,8 @@ def test_a_tiny_study(steps, plan):
         assert ("difference" in row) == (row["variant"] != "published")
         if row["variant"] == "guarded":
             assert (row["batch step"], row["failed"]) == (0, 0)
+    pooled = {(r["task"], r["optimizer"], r["variant"]): r["methods"] for r in found["pooled"]}
+    assert pooled["toy", "adam", "metric"] == 1
     assert set(found["costs"][0]["ratios"]) == {"published", "metric", "guarded"}
     json.dumps(found)
 
