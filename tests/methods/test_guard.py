@@ -10,7 +10,7 @@ from optimizer_steps import OPTIMIZERS, Problem, nearest, train, worst_cosine
 from torch import nn, optim
 
 import trimol
-from trimol.gradients._steps import Steps
+from trimol.gradients._stepping import Steps
 
 # These optimizers have a history that the methods do not have.
 pytestmark = pytest.mark.filterwarnings("ignore:.*at its first step:RuntimeWarning")

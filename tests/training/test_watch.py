@@ -376,7 +376,6 @@ def watched_model(rank: int, world: int, *, shard: bool) -> list[StepLook]:
         loop.losses,
         loop.model.parameters(),
         every=1,
-        model=loop.model,
         train=train,
         full_every=2,
     )

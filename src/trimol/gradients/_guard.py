@@ -1,6 +1,6 @@
 r"""The smallest change to a step after which it raises no loss, to first order.
 
-The step is x ← x − s(g), s(g) = k + S g entry by entry (`trimol.gradients._optimizers`), with g the
+The step is x ← x − s(g), s(g) = k + S g entry by entry (`trimol.gradients._updates`), with g the
 gradient that the optimizer is given. Sought are multipliers μ ≥ 0 with
 
 .. math:: e(\mu) = G^\top s(g + G\mu) \ge 0, \qquad \mu^\top e(\mu) = 0.
@@ -20,10 +20,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trimol.gradients._optimizers import Affine
 from trimol.gradients._params import split
 from trimol.gradients._rows import combined_wide, gram, products
-from trimol.gradients._steps import Steps
+from trimol.gradients._stepping import Steps
+from trimol.gradients._updates import Affine
 from trimol.maths import cone
 
 # No step is told from one without conflict by less than this cosine, or by so many roundings.

@@ -50,7 +50,7 @@ from trimol.gradients._rows import (
 )
 from trimol.gradients._scalar import attached, weighted
 from trimol.gradients._sharded import Shards
-from trimol.gradients._steps import Momentum, Stepping
+from trimol.gradients._stepping import Momentum, Stepping
 from trimol.gradients.losses import Losses, loss_vector, loss_vectors, origins
 
 

@@ -23,7 +23,7 @@ from trimol.gradients._delivery import Delivery, Heads, Length
 from trimol.gradients._params import checked
 from trimol.gradients._presence import Counts, Presence, checked_counts
 from trimol.gradients._scalar import weighted
-from trimol.gradients._steps import Stepping, Steps
+from trimol.gradients._stepping import Stepping, Steps
 from trimol.gradients.losses import loss_vectors
 from trimol.methods import _handshake as handshake
 from trimol.methods._inherited import inherit_arguments

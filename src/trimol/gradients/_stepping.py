@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from trimol._failures import BadValue
-from trimol.gradients._optimizers import Affine, Place, is_linear, rule_of, unwrapped
 from trimol.gradients._params import split
+from trimol.gradients._updates import Affine, Place, is_linear, rule_of, unwrapped
 
 
 class Momentum(NamedTuple):
@@ -28,7 +28,7 @@ class Steps:
     """An optimizer, asked what it would do.
 
     Args:
-        optimizer: One of those that `trimol.gradients._optimizers` knows, or accelerate's or
+        optimizer: One of those that `trimol.gradients._updates` knows, or accelerate's or
             Lightning's around it.
     """
 
