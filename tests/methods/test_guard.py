@@ -57,7 +57,7 @@ def test_no_step_raises_a_loss(optimizer, kind, objectives, seed, history, dtype
         # and the parameters themselves are rounded, which a short step sees.
         length = max(float(step.norm()), 1e-3 * float(problem.rates.max()))
         left = (rows @ step / rows.norm(dim=1).clamp_min(1e-30) / length).min()
-        stored = torch.finfo(dtype).eps * float(torch.cat(problem.params).norm()) / length
+        stored = torch.finfo(dtype).eps * float(torch.cat(problem.params).detach().norm()) / length
         assert float(left) >= -LEFT[dtype] - stored
 
 

@@ -32,6 +32,7 @@ _MOST = 60  # Newton steps
 # The least slope of s(g) that Newton's method is given, relative to S: Adam's first steps, all
 # signs, have next to none. Coarser where the finer one does not end.
 _FLAT, _FLATTER, _PATIENCE = 0.1, 0.5, 15
+_APART, _TINY = 1e-6, 1e-300  # of the two gradients that tell a slope, relative and at least
 # A solution may lie where s(g) jumps, as far as floating point can tell: after a few steps, ask for
 # a little more than no conflict, up to a cosine of 1 %.
 _EASY, _FASTER, _LARGEST = 4, 4.0, 1e-2
@@ -154,17 +155,20 @@ class _Search:
     def _look(self, added: Tensor) -> None:
         """What becomes of g + G μ."""
         changed = self.start + combined_wide(added, self.rows) if added.any() else self.start
-        gradient = changed.detach().requires_grad_()
-        with torch.enable_grad():
-            known, scale = self.affine(gradient)
-            step = known + scale * gradient
-            (self.slope,) = torch.autograd.grad(step.sum(), gradient)
-        step, self.scale = step.detach(), scale.detach()
-        # √0 of an entry that never had a gradient has no slope, nor needs one.
-        self.slope = torch.where(self.slope.isfinite(), self.slope, self.scale)
+        known, self.scale = self.affine(changed)
+        self.step = torch.addcmul(known, self.scale, changed)
         self.added, self.gradient = added, changed
-        self.length = float(torch.linalg.vector_norm(step))
-        self.falls = products(self.rows, step[None])[:, 0] + self.beside
+        self.length = float(torch.linalg.vector_norm(self.step))
+        self.falls = products(self.rows, self.step[None])[:, 0] + self.beside
+
+    def _slope(self, flattest: float) -> Tensor:
+        """ds/dg entry by entry, by a difference (√0 has no derivative, and needs none)."""
+        size = torch.linalg.vector_norm(self.gradient) / len(self.gradient) ** 0.5
+        apart = _APART * (self.gradient.abs() + size) + _TINY
+        known, scale = self.affine(self.gradient + apart)
+        there = torch.addcmul(known, scale, self.gradient + apart)
+        slope = (there - self.step).div_(apart)
+        return torch.clamp(slope, flattest * self.scale, 2 * self.scale)
 
     @property
     def sizes(self) -> Tensor:
@@ -177,7 +181,7 @@ class _Search:
 
     def advance(self, margin: float, flattest: float) -> None:
         """One Newton step towards e = margin · sizes, or as far along it as Φ falls."""
-        curvature = gram(self.rows, torch.maximum(self.slope, flattest * self.scale))
+        curvature = gram(self.rows, self._slope(flattest))
         level = margin * self.sizes
         towards = self._solved(curvature, level)
         if towards is None:  # at a stationary point no more than zero can be reached

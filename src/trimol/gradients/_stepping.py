@@ -73,7 +73,7 @@ class Steps:
     def taken(self, params: Sequence[Tensor], gradients: Sequence[Tensor]) -> list[Tensor]:
         """s: what the next step subtracts from each parameter, if these are its gradients."""
         pairs = zip(self.affine(params, gradients), gradients, strict=True)
-        return [k + scale * g.to(scale) for (k, scale), g in pairs]
+        return [torch.addcmul(k, scale, g.to(scale)) for (k, scale), g in pairs]
 
     def flat(self, params: Sequence[Tensor]) -> Callable[[Tensor], Affine]:
         """`affine`, of one flat gradient of all the parameters, to flat k and S."""
