@@ -229,13 +229,19 @@ def _copy(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
 
 @contextmanager
 def _buffers_kept(model: nn.Module | None) -> Iterator[None]:
-    """The model's buffers are put back after."""
-    buffers = [] if model is None else list(model.buffers())
-    kept = [buffer.clone() for buffer in buffers]
+    """The model's buffers are put back after: the same tensors, as a forward may assign others."""
+    places = [
+        (module, name, buffer, buffer.clone())
+        for module in (() if model is None else model.modules())
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
     try:
         yield
     finally:
-        _copy(buffers, kept)
+        for module, name, buffer, _ in places:
+            module._buffers[name] = buffer
+        _copy([buffer for *_, buffer, _ in places], [kept for *_, kept in places])
 
 
 def _evaluating(model: nn.Module | None) -> AbstractContextManager[None]:
