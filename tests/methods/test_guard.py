@@ -323,6 +323,52 @@ def test_evaluation_touches_nothing():
     assert method.info is None
 
 
+def test_parameters_in_bfloat16_are_guarded_as_far_as_they_are_stored():
+    """Cosines of the step before it is stored: no coarser than of float32."""
+    problem = Problem("momentum", seed=3, size=60, dtype=torch.bfloat16)
+    method = made("static", problem)
+    rows = problem.rows().double()
+    method(problem.losses()).backward()
+    gradient = torch.cat([p.grad for p in problem.params])
+    (known, scale) = Steps(problem.optimizer).flat(problem.params)(gradient)
+    assert worst_cosine(rows, (known + scale * gradient).double()) >= -2e-2  # g itself is rounded
+    assert (method.info.effect <= 1e-4).all()
+
+
+def test_heads_in_another_optimizer_are_said_once():
+    torch.manual_seed(0)
+    model = Shared().double()
+    trunk = list(model.trunk.parameters())
+    optimizer = optim.SGD(trunk, lr=0.1, momentum=0.9)
+    method = trimol.Static(trunk, 3, optimizer=optimizer, guard=True)
+    x = torch.randn(8, 4).double().requires_grad_()  # a leaf that is no parameter may be beside
+    with pytest.warns(RuntimeWarning, match="reach parameters that are not in the optimizer"):
+        method(model.losses(x, torch.randn(8, 3).double()))
+    method(model.losses(x, torch.randn(8, 3).double()))
+
+
+def test_what_changes_gradients_later_is_refused():
+    problem = Problem("adam")
+    problem.params[0].register_post_accumulate_grad_hook(lambda p: p.grad.clamp_(-1, 1))
+    with pytest.raises(ValueError, match="guard must be False where parameters have hooks"):
+        made("static", problem)(problem.losses())
+    table = nn.Embedding(5, 2, sparse=True)
+    x = torch.ones(2, requires_grad=True)
+    optimizer = optim.SGD([x, table.weight], lr=0.1)
+    method = trimol.Static([x], 2, optimizer=optimizer, guard=True, heads="weighted")
+    seen = table(torch.tensor([1, 3])).sum(0)
+    with pytest.raises(ValueError, match="sparse gradients of heads"):
+        method([(x * seen).square().sum(), (x - seen).square().sum()])
+
+
+def test_a_guard_without_an_optimizer_is_refused_at_the_step():
+    problem = Problem("adam")
+    method = trimol.Static(problem.params, 3)
+    method.guard = True
+    with pytest.raises(ValueError, match="optimizer must be given with guard=True, found None"):
+        method(problem.losses())
+
+
 def test_an_optimizer_that_is_made_later_is_set():
     problem = Problem("momentum", history=2)
     rows, method = problem.rows(), trimol.Static(problem.params, 3)

@@ -26,8 +26,8 @@ from trimol.gradients._stepping import Steps
 from trimol.gradients._updates import Affine
 from trimol.maths import cone
 
-# No step is told from one without conflict by less than this cosine, or by so many roundings.
-_FINEST, _ROUNDINGS = 1e-12, 16
+# A cosine below so many roundings, within these bounds, is no conflict.
+_ROUNDINGS, _FINEST, _COARSEST = 16, 1e-12, 1e-5
 _MOST = 60  # Newton steps
 # The least slope of s(g) that Newton's method is given, relative to S: Adam's first steps, all
 # signs, have next to none. Coarser where the finer one does not end.
@@ -100,7 +100,7 @@ def guard(this: Guarding) -> Guarded:
         beside = falls - products(rows, _flat(moved[: this.weighed])[None])[:, 0]
     start = _flat(this.gradients[: this.weighed])
     search = _Search(rows, start.double(), this.steps.flat(params), beside)
-    finest = max(_ROUNDINGS * this.rounding, _FINEST)
+    finest = min(max(_ROUNDINGS * this.rounding, _FINEST), _COARSEST)
     if search.is_free(finest):
         return Guarded("free", -search.falls, search.added)
     search.run(finest)

@@ -52,6 +52,10 @@ class Steps:
                 "(parameters of another model, or from before they were sharded?)"
             )
 
+    def moves_all(self, params: Sequence[Tensor]) -> bool:
+        """Whether all of the parameters are in its groups."""
+        return {id(p) for p in params} <= self._groups().keys()
+
     def unit(self, params: Sequence[Tensor]) -> float:
         """The largest learning rate among the parameters'; 1 where none of them moves."""
         groups = self._groups()

@@ -416,13 +416,19 @@ class Evidence:
     ) -> tuple[Tensor, Sequence[Tensor], Sequence[Tensor]]:
         """Weights, direction and the others' gradients after which the step raises no loss."""
         assert self.stepping is not None
-        if hooks.on_leaves([*self.params, *self.others]):
+        everything = [*self.given, *self.given_others]
+        if hooks.change_gradients([*self.params, *self.others, *everything]):
             raise BadValue(
                 "guard must be False where parameters have hooks of their own, which change the "
                 "gradient after it is guarded, found one"
             )
-        everything = [*self.given, *self._given_others]
-        weighed = everything if self.delivery.heads == "weighted" else self.given
+        weighted_heads = self.delivery.heads == "weighted"
+        if weighted_heads and any(g.layout is not torch.strided for g in on_others):
+            raise BadValue(
+                "guard must be False with heads='weighted' and sparse gradients of heads, which "
+                "would become dense, found one"
+            )
+        weighed = everything if weighted_heads else self.given
         found = guard(
             Guarding(
                 steps=self.stepping.steps,
@@ -439,12 +445,12 @@ class Evidence:
         if not found.extra:
             return weights, direction, on_others
         pairs = zip([*direction, *on_others], found.extra, strict=False)
-        changed = [dense(old) + extra.to(old.dtype) for old, extra in pairs]
+        changed = [old + extra.to(old.dtype) for old, extra in pairs]
         on_others = changed[len(direction) :] or on_others
         return weights + found.added.to(weights), changed[: len(direction)], on_others
 
     @property
-    def _given_others(self) -> list[Tensor]:
+    def given_others(self) -> list[Tensor]:
         """The others as their optimizer has them."""
         return self.others if self.shards is None else [*map(self.shards.given_of, self.others)]
 

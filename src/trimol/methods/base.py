@@ -216,13 +216,16 @@ class Method(nn.Module):
         checks.one_of("metric", metric, get_args(Metric))
         self.metric, self.guard = metric, checks.flag("guard", guard)
         self.steps = self._steps_of(optimizer)
+        if self.guard and self.steps is None:
+            raise BadValue("optimizer must be given with guard=True, found None")
         self.carry(weights=start)
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
         self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))
         self.register_buffer("kept", torch.zeros((), dtype=torch.int64))
         self.info: Info | None = None
         self._said: set[int] = set()
-        self._begun = self._trained_in_eval = self._warned_of_guard = False
+        self._begun = self._trained_in_eval = False
+        self._said_of_guard: set[str] = set()
         self._met = False
         self._short = 0
         self._reach = Reach()
@@ -230,8 +233,6 @@ class Method(nn.Module):
     def _steps_of(self, optimizer: Optimizer | None) -> Steps | None:
         """What an optimizer does, where weights are chosen for it; refused where they are not."""
         if optimizer is None:
-            if self.guard:
-                raise BadValue("optimizer must be given with guard=True, found None")
             return None
         name, steps = type(self).__name__, Steps(optimizer)
         steps.check(self.params)
@@ -265,6 +266,8 @@ class Method(nn.Module):
     def stepping(self) -> Stepping | None:
         """What the weights of the next step are chosen for, if not for the gradient."""
         if self.steps is None:
+            if checks.flag("guard", self.guard):
+                raise BadValue("optimizer must be given with guard=True, found None")
             return None
         in_metric = self.metric == "step" and self._has_metric
         return Stepping(self.steps, self.weights, in_metric, self.guard)
@@ -537,19 +540,30 @@ class Method(nn.Module):
             **evidence.findings,
         )
         if self.info.guarded == "failed":
-            self._warn_of_guard()
+            self._say_of_guard(
+                "failed",
+                f"no weights were found at step {int(self.step) - 1} with which the optimizer's "
+                "step raises no loss; the best that was found is taken (info.guarded says 'failed'",
+            )
+        elif self.info.guarded and not self._has_all(evidence):
+            self._say_of_guard(
+                "beside",
+                "losses reach parameters that are not in the optimizer: the guard takes them for "
+                "parameters that do not move (one optimizer for all of them would be guarded",
+            )
         return result
 
-    def _warn_of_guard(self) -> None:
-        if not self._warned_of_guard:
-            self._warned_of_guard = True
-            warnings.warn(
-                f"{type(self).__name__}: no weights were found at step {int(self.step) - 1} with "
-                "which the optimizer's step raises no loss; the best that was found is taken "
-                "(info.guarded says 'failed', said once)",
-                RuntimeWarning,
-                stacklevel=5,
-            )
+    def _has_all(self, evidence: Evidence) -> bool:
+        """Whether the optimizer moves all parameters that the losses reach."""
+        beside = [p for p in evidence.given_others if isinstance(p, nn.Parameter)]
+        return self.steps is None or self.steps.moves_all(beside)
+
+    def _say_of_guard(self, topic: str, what: str) -> None:
+        """Warn, once of each topic."""
+        if topic not in self._said_of_guard:
+            self._said_of_guard.add(topic)
+            text = f"{type(self).__name__}: {what}; said once)"
+            warnings.warn(text, RuntimeWarning, stacklevel=5)
 
     def _tell(self, evidence: Evidence) -> None:
         """Say once of each objective that it was found absent, though nobody had said so."""

@@ -31,10 +31,10 @@ class StepWatch:
     is another. Put ``with watch(batch):`` around ``optimizer.step()``. Every so often it compares
     the parameters before and after, :math:`s = x_{t+1} - x_t`, and computes
     :math:`\nabla f_m(x_t)^\top s` on the step's batch: above 0, the step raises that loss, to first
-    order. Rounding of the parameters' dtype does not count.
+    order. What the parameters' dtype rounds to, in sums and in the parameters, does not count.
 
     The training goes on bit for bit as without it: parameters, ``.grad``, torch's random state and,
-    with ``model``, buffers are as they were. A look takes one forward pass, one tangent pass and a
+    with ``model``, buffers are as they were. A look takes one forward pass and a
     backward for each loss, and memory for three copies of the parameters. Dropout's masks in it are
     not those of the step.
 
