@@ -38,6 +38,9 @@ _APART, _TINY = 1e-6, 1e-300  # of the two gradients that tell a slope, relative
 _EASY, _FASTER, _LARGEST = 4, 4.0, 1e-2
 # By how much, as a cosine, a loss may fall on account of μ; and how many steps that may take.
 _TIGHT, _POLISH = 1e-8, 12
+# A projection onto a cone is no longer than what is projected, in the metric. A step that is so
+# many times longer is none: what moves beside the weighed parameters cannot be made up for.
+_LONGEST = 3.0
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Guarded:
 
     Attributes:
         outcome: ``"free"`` where the step raised no loss as it was, ``"changed"`` where it was
-            made to, ``"failed"`` where none was found that does.
+            made to, ``"failed"`` where no such step was found: then it is left as it was.
         effect: What the step does to each loss: above zero, it rises.
         added: μ, in float64.
         extra: G μ, for each parameter that is weighed.
@@ -104,9 +107,10 @@ def guard(this: Guarding) -> Guarded:
     if search.is_free(finest):
         return Guarded("free", -search.falls, search.added)
     search.run(finest)
-    outcome: Literal["changed", "failed"] = "changed" if search.is_free(finest) else "failed"
+    if not search.is_free(finest) or search.length > _LONGEST * search.first:
+        return Guarded("failed", -falls, torch.zeros_like(falls))
     extra = split((search.gradient - search.start).to(start.dtype), params)
-    return Guarded(outcome, -search.falls, search.added, extra)
+    return Guarded("changed", -search.falls, search.added, extra)
 
 
 def _flat(parts: Sequence[Tensor]) -> Tensor:

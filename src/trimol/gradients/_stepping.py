@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trimol._failures import BadValue
 from trimol.gradients._params import split
-from trimol.gradients._updates import Affine, Place, is_linear, rule_of, unwrapped
+from trimol.gradients._updates import Affine, Place, rule_of, unwrapped
 
 
 class Momentum(NamedTuple):
@@ -37,11 +37,6 @@ class Steps:
         self.rule = rule_of(self.optimizer)
         if any(group.get("maximize") for group in self.optimizer.param_groups):
             raise BadValue("optimizer must minimise, found one with maximize=True")
-
-    @property
-    def linear(self) -> bool:
-        """Whether steps are an affine function of the gradient."""
-        return is_linear(self.rule)
 
     def check(self, params: Sequence[Tensor]) -> None:
         """Raise if it moves none of the parameters."""

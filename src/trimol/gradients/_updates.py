@@ -7,6 +7,7 @@ squares that g is about to join. Each rule gives both for a given g, so that k +
 that ``optimizer.step()`` takes with it, to rounding; the tests hold them to torch's own.
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, optim
 
 from trimol._failures import BadType, BadValue
+from trimol.gradients._backward import dense
 from trimol.gradients._sharded import whole
 
 
@@ -49,7 +51,7 @@ class Place:
     def kept(self, name: str) -> Tensor:
         """What is remembered under a name; zeros where nothing is."""
         found = self.state.get(name)
-        return torch.zeros_like(self.g) if found is None else whole(found).to(self.g)
+        return torch.zeros_like(self.g) if found is None else dense(whole(found)).to(self.g)
 
     @property
     def count(self) -> int:
@@ -62,7 +64,7 @@ class Place:
         first, second = self.group["betas"]
         return float(first), float(second)
 
-    @property
+    @functools.cached_property
     def pulled(self) -> Tensor:
         """The gradient with what weight decay adds to it, where that is not decoupled."""
         decay = self.value("weight_decay")
@@ -196,8 +198,6 @@ _RULES: dict[type[optim.Optimizer], Rule] = {
 }
 # Packages whose optimizers hold another, which makes the step.
 _WRAPPERS = {"accelerate", "lightning", "pytorch_lightning"}
-# Those whose k and S do not depend on the gradient.
-_LINEAR = {_sgd}
 
 
 def rule_of(optimizer: optim.Optimizer) -> Rule:
@@ -210,11 +210,6 @@ def rule_of(optimizer: optim.Optimizer) -> Rule:
         f"optimizer must be one of {', '.join(known.__name__ for known in _RULES)}, whose step is "
         f"the gradient in a diagonal metric, found {kind.__name__}"
     )
-
-
-def is_linear(rule: Rule) -> bool:
-    """Whether its steps are an affine function of the gradient."""
-    return rule in _LINEAR
 
 
 def unwrapped(optimizer: Any) -> optim.Optimizer:

@@ -75,7 +75,7 @@ class Info:
         start: λ of a new instance.
         guarded: With ``guard``: ``"free"`` where the step raised no loss as it was, ``"changed"``
             where weights were added until it raised none, ``"failed"`` where none were found that
-            do.
+            do, and the step was left as it was.
         effect: With ``guard``: by how much the optimizer's step changes each loss, to first order;
             above zero, it rises.
         added: With ``guard``: what was added to the weights for this step alone.
@@ -539,7 +539,7 @@ class Method(nn.Module):
             start=self._start["weights"],
             **evidence.findings,
         )
-        if self.info.guarded == "failed":
+        if self.info.guarded == "failed" and bool(self.info.effect.isfinite().all()):  # type: ignore[union-attr]
             self._say_of_guard(
                 "failed",
                 f"no weights were found at step {int(self.step) - 1} with which the optimizer's "
