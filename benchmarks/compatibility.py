@@ -29,7 +29,7 @@ from trimol.runs._environment import environment, now
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "compatibility.json"
 TESTS = ("tests/gradients", "tests/methods", "tests/maths")
-# torch 2.6's compiler imports setuptools, and does not ask for it under Python 3.11.
+# The compiler of torch 2.6 and 2.10 imports setuptools, and does not ask for it under Python 3.11.
 TOOLS = ("pytest", "pytest-timeout", "hypothesis", "setuptools")
 
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 import trimol
+from trimol.gradients._rows import gram
 from trimol.maths import box, cone
 from trimol.maths._numerics import EPS
 
@@ -32,11 +33,15 @@ class Given:
     rows: Tensor
     rounding: float = EPS
     representation: None = None
+    momentum: None = None
     reason: str = ""
 
     def gramian(self, **options: object) -> Tensor:
         product = self.rows @ self.rows.T
         return (product + product.T) / 2
+
+    def gram(self, rows: Tensor) -> Tensor:
+        return gram(rows)
 
     def product(self, weights: Tensor, **options: object) -> Tensor:
         return self.rows @ (weights @ self.rows)

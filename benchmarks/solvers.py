@@ -25,6 +25,8 @@ import trimol
 class Given:
     """Evidence that is a Gramian and nothing else."""
 
+    momentum = None
+
     def __init__(self, gramian: Tensor) -> None:
         self.found = gramian
         self.rounding = torch.finfo(gramian.dtype).eps

@@ -128,6 +128,27 @@ def _family(name: str, *, trunk: bool = False, **options: Any) -> Callable[[Prob
     return make
 
 
+def _adam(p: Problem, *, conflict: bool) -> torch.optim.Adam:
+    """Adam with momentum along the mean gradient, or against it: then its step conflicts."""
+    optimizer = torch.optim.Adam(p.params, lr=1e-12)  # a step to have a state, and not to move
+    (p.losses().mean() * (-10 if conflict else 1)).backward()
+    optimizer.step()
+    p.clear()
+    for group in optimizer.param_groups:
+        group["lr"] = 1e-3
+    return optimizer
+
+
+def _for_adam(name: str, *, conflict: bool = False, **options: Any) -> Callable[[Problem], Step]:
+    """A method whose weights are chosen for Adam's step (which is not taken)."""
+
+    def make(p: Problem) -> Step:
+        own = _adam(p, conflict=conflict)
+        return _family(name, optimizer=own, **options)(p)
+
+    return make
+
+
 def _torchjd_backward(name: str, **options: Any) -> Callable[[Problem], Step]:
     def make(p: Problem) -> Step:
         import torchjd.aggregation
@@ -194,8 +215,20 @@ DELIVERY = {
     for name in ("famo", "modo", "mgda")
     for text, options in OPTIONS.items()
 }
+STEPPING = {
+    "static": _family("static"),
+    "static, guarded, free": _for_adam("static", guard=True),
+    "static, guarded, changed": _for_adam("static", guard=True, conflict=True),
+    "modo": _family("modo"),
+    "modo, in Adam's metric": _for_adam("modo"),
+    "modo, guarded, free": _for_adam("modo", guard=True),
+    "mgda": _family("mgda"),
+    "mgda, in Adam's metric": _for_adam("mgda"),
+    "mgda, guarded, free": _for_adam("mgda", guard=True),
+    "mgda, guarded, changed": _for_adam("mgda", guard=True, metric="gradient", conflict=True),
+}
 CORE = list(CONTESTANTS)
-CONTESTANTS |= FAMILY | DELIVERY
+CONTESTANTS |= FAMILY | DELIVERY | STEPPING
 STEPS_PER_CALL = {"MoDo every=10": 10}
 # These register hooks at every step. trimol's engine sees that hooks were registered in the process
 # and checks that none changes its own graph, at the price of a backward: not in the same rounds.
@@ -317,6 +350,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=CORE)
     parser.add_argument("--family", action="store_true", help="every method of the registry")
     parser.add_argument("--delivery", action="store_true", help="`length`, `max_norm`, `heads`")
+    parser.add_argument("--stepping", action="store_true", help="`optimizer` and `guard`")
     parser.add_argument("--seconds", type=float, default=20.0, help="per network and M")
     parser.add_argument("--no-time", action="store_true")
     parser.add_argument("--no-memory", action="store_true")
@@ -324,6 +358,7 @@ def arguments() -> argparse.Namespace:
     args = parser.parse_args()
     chosen = [*FAMILY, "bare loop"] if args.family else args.contestants
     chosen = list(DELIVERY) if args.delivery else chosen
+    chosen = list(STEPPING) if args.stepping else chosen
     args.contestants = list(dict.fromkeys(["plain", *chosen]))
     return args
 

@@ -92,16 +92,19 @@ for module in {sorted(module for module in modules if not module.endswith("__mai
 
 
 def test_methods_are_compared(elsewhere: dict[str, str], tmp_path: Path) -> None:
-    """Alone, by workers, and by as many as there are cores, for whom nothing is left to do."""
+    """By workers of a command; alone; by as many as there are cores, with nothing left to do."""
     flags = "compare digits --methods static,modo --seeds 1 --steps 5 --json --out"
+    by_workers = run(
+        "-m", "trimol", *flags.split(), "two", "--jobs", "2", cwd=tmp_path, env=elsewhere
+    )
     code = f"""
 from trimol.cli import main
 
-for more in ("one --jobs 1", "two --jobs 2", "two"):
+for more in ("one --jobs 1", "two"):
     assert main([*"{flags}".split(), *more.split()]) == 0
     print("end of the answer")
 """
-    *answers, rest = run("-c", code, cwd=tmp_path, env=elsewhere).split("end of the answer\n")
-    assert (len(answers), rest) == (3, "")
-    for said in answers:
+    *others, rest = run("-c", code, cwd=tmp_path, env=elsewhere).split("end of the answer\n")
+    assert (len(others), rest) == (2, "")
+    for said in (by_workers, *others):
         assert {row["method"] for row in json.loads(said)["rows"]} == {"static", "modo"}

@@ -9,7 +9,9 @@ import trimol
 LONGER = {"nashmtl", "fairgrad"}
 # Equal projections may need negative weights: three objectives in the plane have a direction of
 # equal projections everywhere, and following it leads away from the Pareto set.
-NO_PROMISE = {("imtlg", "quadratic")}
+# FairGrad's direction grows without bound where gradients oppose each other: near this front it is
+# thrown to and fro, and where it is after so many steps is decided by rounding, of another CPU too.
+NO_PROMISE = {("imtlg", "quadratic"), ("fairgrad", "fonseca")}
 
 
 @pytest.fixture(scope="module")

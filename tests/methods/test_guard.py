@@ -10,7 +10,7 @@ from optimizer_steps import OPTIMIZERS, Problem, nearest, train, worst_cosine
 from torch import nn, optim
 
 import trimol
-from trimol.gradients._steps import Steps
+from trimol.gradients._stepping import Steps
 
 # These optimizers have a history that the methods do not have.
 pytestmark = pytest.mark.filterwarnings("ignore:.*at its first step:RuntimeWarning")
@@ -57,7 +57,7 @@ def test_no_step_raises_a_loss(optimizer, kind, objectives, seed, history, dtype
         # and the parameters themselves are rounded, which a short step sees.
         length = max(float(step.norm()), 1e-3 * float(problem.rates.max()))
         left = (rows @ step / rows.norm(dim=1).clamp_min(1e-30) / length).min()
-        stored = torch.finfo(dtype).eps * float(torch.cat(problem.params).norm()) / length
+        stored = torch.finfo(dtype).eps * float(torch.cat(problem.params).detach().norm()) / length
         assert float(left) >= -LEFT[dtype] - stored
 
 
@@ -232,26 +232,60 @@ def test_under_autocast_the_step_conflicts_with_no_gradient_that_was_computed():
 
 
 def test_what_cannot_be_guarded_is_said_once():
-    """A parameter beside, whose momentum raises a loss that depends on nothing else."""
-    x = torch.ones(2, requires_grad=True)
-    beside = torch.ones(1, requires_grad=True)
-    optimizer = optim.SGD([x, beside], lr=0.1, momentum=0.9)
-    x.grad, beside.grad = torch.zeros(2), torch.tensor([-5.0])
+    """A sparse embedding beside, whose momentum raises a loss that depends on nothing else."""
+    x, table = torch.ones(2, requires_grad=True), nn.Embedding(3, 1, sparse=True)
+    with torch.no_grad():
+        table.weight.fill_(1.0)
+    optimizer = optim.SGD([x, table.weight], lr=0.1, momentum=0.9)
+    (-5 * table(torch.tensor([1]))).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
     method = trimol.Static([x], 2, optimizer=optimizer, guard=True)
+
+    def losses():
+        return [x.square().sum(), table(torch.tensor([1])).square().sum() + 0 * x.sum()]
+
     with pytest.warns(RuntimeWarning, match="no weights were found at step 0"):
-        method([x.square().sum(), beside.square().sum() + 0 * x.sum()]).backward()
+        method(losses()).backward()
     assert method.info.guarded == "failed"
     assert method.info.effect[1] > 0
-    method([x.square().sum(), beside.square().sum() + 0 * x.sum()])  # said once
+    assert table.weight.grad.is_sparse
+    torch.testing.assert_close(x.grad, torch.ones(2))  # left as it was
+    method(losses())  # said once
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "momentum"])
+@pytest.mark.parametrize("size", [0.0, 0.01, 1.0])
+def test_small_heads_do_not_make_the_trunk_run_away(optimizer, size):
+    """What a head's momentum does is not for the trunk to make up for: no step gets longer."""
+    torch.manual_seed(0)
+    model = Shared().double()
+    with torch.no_grad():
+        for p in model.heads.parameters():
+            p.mul_(size)
+    own = OPTIMIZERS[optimizer](model.parameters())
+    method = trimol.Static(model.trunk.parameters(), 3, optimizer=own, guard=True)
+    steps = Steps(own)
+    for _ in range(60):
+        x, y = torch.randn(8, 4).double(), torch.randn(8, 3).double()
+        own.zero_grad()
+        model.losses(x, y).mean().backward()
+        params = list(model.parameters())
+        unguarded = steps.taken(params, [p.grad for p in params])
+        own.zero_grad()
+        method(model.losses(x, y)).backward()
+        assert method.info.guarded != "failed"
+        taken = steps.taken(params, [p.grad for p in params])
+        longest = max(float(s.norm()) for s in unguarded) * 3 * len(params) ** 0.5
+        assert max(float(s.norm()) for s in taken) <= longest + 1e-6
+        own.step()
+    assert all(bool(p.isfinite().all()) for p in model.parameters())
 
 
 def test_a_gradient_that_is_not_finite_is_left_to_the_scaler():
     problem = Problem("adam", history=1)
     method = made("static", problem)
-    with pytest.warns(RuntimeWarning, match="no weights were found"):
-        method(problem.losses() * torch.tensor([1.0, float("inf"), 1.0])).backward()
+    method(problem.losses() * torch.tensor([1.0, float("inf"), 1.0])).backward()
     assert method.info.guarded == "failed"
     assert not all(bool(p.grad.isfinite().all()) for p in problem.params)
 
@@ -321,6 +355,60 @@ def test_evaluation_touches_nothing():
         value = method(problem.losses())
     assert value == problem.losses().mean()
     assert method.info is None
+
+
+def test_parameters_in_bfloat16_are_guarded_as_far_as_they_are_stored():
+    """Cosines of the step before it is stored: no coarser than of float32."""
+    problem = Problem("momentum", seed=3, size=60, dtype=torch.bfloat16)
+    method = made("static", problem)
+    rows = problem.rows().double()
+    method(problem.losses()).backward()
+    gradient = torch.cat([p.grad for p in problem.params])
+    (known, scale) = Steps(problem.optimizer).flat(problem.params)(gradient)
+    assert worst_cosine(rows, (known + scale * gradient).double()) >= -2e-2  # g itself is rounded
+    assert (method.info.effect <= 1e-4).all()
+
+
+def test_heads_in_another_optimizer_are_said_once():
+    torch.manual_seed(0)
+    model = Shared().double()
+    trunk = list(model.trunk.parameters())
+    optimizer = optim.SGD(trunk, lr=0.1, momentum=0.9)
+    method = trimol.Static(trunk, 3, optimizer=optimizer, guard=True)
+    x = torch.randn(8, 4).double().requires_grad_()  # a leaf that is no parameter may be beside
+    with pytest.warns(RuntimeWarning, match="reach parameters that are not in the optimizer"):
+        method(model.losses(x, torch.randn(8, 3).double()))
+    method(model.losses(x, torch.randn(8, 3).double()))
+
+
+def test_what_changes_gradients_later_is_refused():
+    problem = Problem("adam")
+    problem.params[0].register_post_accumulate_grad_hook(lambda p: p.grad.clamp_(-1, 1))
+    with pytest.raises(ValueError, match="guard must be False where parameters have hooks"):
+        made("static", problem)(problem.losses())
+
+
+def test_sparse_heads_stay_sparse():
+    """Beside what is guarded: they move as they would, and the others make up for it."""
+    torch.manual_seed(0)
+    table, x = nn.Embedding(5, 4, sparse=True), torch.randn(4, requires_grad=True)
+    optimizer = optim.SGD([x, table.weight], lr=0.1)
+    for heads in ("plain", "weighted"):
+        method = trimol.Static([x], 2, optimizer=optimizer, guard=True, heads=heads)
+        for step in range(4):
+            optimizer.zero_grad()
+            seen = table(torch.tensor([step, 3])).sum(0)
+            method([(x * seen).square().sum(), (x - seen - 1).square().sum()]).backward()
+            assert table.weight.grad.is_sparse
+            optimizer.step()
+
+
+def test_a_guard_without_an_optimizer_is_refused_at_the_step():
+    problem = Problem("adam")
+    method = trimol.Static(problem.params, 3)
+    method.guard = True
+    with pytest.raises(ValueError, match="optimizer must be given with guard=True, found None"):
+        method(problem.losses())
 
 
 def test_an_optimizer_that_is_made_later_is_set():

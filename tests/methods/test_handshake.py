@@ -17,6 +17,8 @@ from trimol._failures import BadValue
 from trimol.tasks import Batch, Data, Task
 from trimol.training import start, train
 
+pytest.importorskip("accelerate", reason="the training loop is an extra")
+
 WORLD = 2
 Case = Callable[[int], Any]
 

@@ -107,8 +107,9 @@ def assert_equal_to_alone(name, method, rows, **each):
     for r in range(rows.shape[2]):
         own = {key: values[r] for key, values in each.items()}
         expected = alone(name, rows[:, :, r], **own)
-        torch.testing.assert_close(weights[:, r], expected[0], rtol=0, atol=1e-12)
-        torch.testing.assert_close(directions[:, r], expected[1], rtol=0, atol=1e-12)
+        # Batched products round otherwise than single ones, how depends on the CPU: 9e-12 was seen.
+        torch.testing.assert_close(weights[:, r], expected[0], rtol=0, atol=5e-11)
+        torch.testing.assert_close(directions[:, r], expected[1], rtol=0, atol=5e-11)
 
 
 @pytest.mark.parametrize("replicas", [1, 5])

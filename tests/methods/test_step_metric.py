@@ -7,7 +7,7 @@ from optimizer_steps import OPTIMIZERS, Problem, nearest, shortest
 from torch import optim
 
 import trimol
-from trimol.gradients._steps import Steps
+from trimol.gradients._stepping import Steps
 
 MOVING = ["momentum", "nesterov", "adam", "adamw", "nadam", "rmsprop"]
 METRIC = [

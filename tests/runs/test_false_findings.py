@@ -58,7 +58,7 @@ CELLS = [
 
 
 def run(seed: int, record: dict[str, float]) -> SimpleNamespace:
-    config = SimpleNamespace(seed=seed, lr=1.0, hyperparameters={}, steps=1)
+    config = SimpleNamespace(seed=seed, lr=1.0, hyperparameters={}, steps=1, optimizer=None)
     return SimpleNamespace(
         config=config, record=record, objectives=tuple(TEST_SAMPLES), direction=torch.ones(1)
     )

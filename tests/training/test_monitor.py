@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed.fsdp
 from torch import Tensor, nn
+from torch.multiprocessing.spawn import start_processes
 
 import trimol
 from pair import meet, started
@@ -394,3 +396,46 @@ def test_a_monitors_state_has_that_of_its_watch() -> None:
 def test_a_watch_is_a_step_watch() -> None:
     with pytest.raises(TypeError, match=r"watch must be a trimol\.StepWatch, found list"):
         Loop(watch=[])
+
+
+# --- shards ---------------------------------------------------------------------------------------
+
+
+def ends(monitored: bool) -> list[Tensor]:
+    """Where a sharded model gets in three steps."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double()
+    torch.distributed.fsdp.fully_shard(model)
+    data, optimizer = torch.randn(36, 3).double(), torch.optim.SGD(model.parameters(), lr=0.1)
+    method = trimol.MGDA(model.parameters(), objectives=2)
+
+    def losses(batch: Tensor) -> Tensor:
+        return model(batch).square().mean(0)
+
+    def metrics() -> dict[str, float]:
+        return {"size": float(losses(data).sum())}
+
+    monitor = Monitor(losses, method, train=data.split(12), every=1, metrics=metrics)
+    for batch in data.split(12):
+        method(losses(batch)).backward()
+        if monitored:
+            monitor.step()
+        optimizer.step()
+        optimizer.zero_grad()
+    return [p.full_tensor().detach() for p in model.parameters()]
+
+
+def sharded_work(rank: int, folder: str) -> None:
+    meet(rank, 2, folder)
+    for plain, under in zip(ends(False), ends(True), strict=True):
+        assert torch.equal(plain, under)
+    dist.destroy_process_group()
+
+
+@pytest.mark.skipif(
+    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13),
+    reason="FSDP2 over gloo: torch 2.6 has none, 2.8 adds gradients where it is to average them",
+)
+def test_a_sharded_model_is_trained_as_without_a_monitor(tmp_path: pathlib.Path) -> None:
+    """What a measurement gathers is not what the next step's forward pass takes."""
+    start_processes(sharded_work, (str(tmp_path),), nprocs=2, start_method="fork")

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -313,6 +314,34 @@ def test_the_training_is_that_without_a_watch_bit_for_bit(
         assert torch.equal(plain, under)
 
 
+class Averaged(nn.Module):
+    """Its forward assigns another tensor to its buffer, and multiplies by it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+        self.register_buffer("mean", torch.ones(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean = 0.9 * self.mean + 0.1 * x
+        return (self.weight * self.mean).square()
+
+
+def test_a_buffer_that_a_forward_assigns_is_put_back() -> None:
+    ends = []
+    for watched in (False, True):
+        model = Averaged()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        watch = trimol.StepWatch(model, model.parameters(), every=1, model=model)
+        for batch in torch.arange(6.0).view(3, 2):
+            optimizer.zero_grad()
+            model(batch).sum().backward()
+            with watch(batch) if watched else nullcontext():
+                optimizer.step()
+        ends.append(torch.cat([model.weight.detach(), model.mean]))
+    assert torch.equal(*ends)
+
+
 def test_after_losses_that_raise_all_is_as_it_was() -> None:
     plain = Loop(wild=True, watched=False)
     plain.run(1)
@@ -376,7 +405,6 @@ def watched_model(rank: int, world: int, *, shard: bool) -> list[StepLook]:
         loop.losses,
         loop.model.parameters(),
         every=1,
-        model=loop.model,
         train=train,
         full_every=2,
     )

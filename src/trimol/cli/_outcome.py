@@ -22,8 +22,8 @@ SENTENCES = {
     "E_caw": "conflict: 0 if λ is the λ* that avoids it",
 }
 UNMOVED = (
-    "λ stayed within 1 % of its start: in effect, weights that do not change. Its step size is too "
-    "small for losses of this size."
+    "λ stayed within 1 % of its start: in effect, weights that do not change. If the method has a "
+    "step size for λ, it is too small for losses of this size."
 )
 _KINDS = ("loss", "test_loss", "weight", "avoiding")
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from trimol._failures import BadType, BadValue
 from trimol.gradients import Evidence, Losses
+from trimol.gradients._sharded import current
 from trimol.gradients.losses import as_vector
 
 
@@ -91,7 +92,29 @@ def check_again(name: str, loader: Iterable[Any] | None) -> None:
 
 @contextmanager
 def undisturbed(params: Sequence[Tensor]) -> Iterator[None]:
-    """With gradients on, and torch's random state (loaders take from it, too) put back after."""
+    """With gradients on; torch's random state (loaders take from it, too) and shards put back."""
     cuda = sorted({p.get_device() for p in params if p.is_cuda})
-    with torch.random.fork_rng(cuda), torch.enable_grad():
+    with shards_kept(), torch.random.fork_rng(cuda), torch.enable_grad():
         yield
+
+
+@contextmanager
+def shards_kept() -> Iterator[None]:
+    """What FSDP2 holds in shards before, it does after.
+
+    A forward pass without a backward leaves the outermost module gathered, and the next one would
+    take these values again, although the optimizer has moved the shards meanwhile.
+    """
+    apart = [group for group in shard_groups() if not group.is_unsharded]
+    try:
+        yield
+    finally:
+        for group in apart:
+            group.reshard()
+
+
+def shard_groups() -> list[Any]:
+    """The groups of parameters that FSDP2 gathers together; none where it holds none."""
+    shards = current()
+    owners = () if shards is None else shards.owner.values()
+    return list({id(group): group for _, group in owners}.values())

@@ -31,7 +31,7 @@ from trimol.gradients._product import directional
 from trimol.gradients._rows import all_rows, gram
 from trimol.gradients._scalar import weighted
 from trimol.gradients._sharded import Shards
-from trimol.gradients._steps import Stepping
+from trimol.gradients._stepping import Stepping
 from trimol.gradients.evidence import Evidence
 from trimol.gradients.losses import Losses, loss_vector
 

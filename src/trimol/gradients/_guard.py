@@ -1,6 +1,6 @@
 r"""The smallest change to a step after which it raises no loss, to first order.
 
-The step is x ← x − s(g), s(g) = k + S g entry by entry (`trimol.gradients._optimizers`), with g the
+The step is x ← x − s(g), s(g) = k + S g entry by entry (`trimol.gradients._updates`), with g the
 gradient that the optimizer is given. Sought are multipliers μ ≥ 0 with
 
 .. math:: e(\mu) = G^\top s(g + G\mu) \ge 0, \qquad \mu^\top e(\mu) = 0.
@@ -20,23 +20,27 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trimol.gradients._optimizers import Affine
 from trimol.gradients._params import split
 from trimol.gradients._rows import combined_wide, gram, products
-from trimol.gradients._steps import Steps
+from trimol.gradients._stepping import Steps
+from trimol.gradients._updates import Affine
 from trimol.maths import cone
 
-# No step is told from one without conflict by less than this cosine, or by so many roundings.
-_FINEST, _ROUNDINGS = 1e-12, 16
+# A cosine below so many roundings, within these bounds, is no conflict.
+_ROUNDINGS, _FINEST, _COARSEST = 16, 1e-12, 1e-5
 _MOST = 60  # Newton steps
 # The least slope of s(g) that Newton's method is given, relative to S: Adam's first steps, all
 # signs, have next to none. Coarser where the finer one does not end.
 _FLAT, _FLATTER, _PATIENCE = 0.1, 0.5, 15
+_APART, _TINY = 1e-6, 1e-300  # of the two gradients that tell a slope, relative and at least
 # A solution may lie where s(g) jumps, as far as floating point can tell: after a few steps, ask for
 # a little more than no conflict, up to a cosine of 1 %.
 _EASY, _FASTER, _LARGEST = 4, 4.0, 1e-2
 # By how much, as a cosine, a loss may fall on account of μ; and how many steps that may take.
 _TIGHT, _POLISH = 1e-8, 12
+# A projection onto a cone is no longer than what is projected, in the metric. A step that is so
+# many times longer is none: what moves beside the weighed parameters cannot be made up for.
+_LONGEST = 3.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class Guarded:
 
     Attributes:
         outcome: ``"free"`` where the step raised no loss as it was, ``"changed"`` where it was
-            made to, ``"failed"`` where none was found that does.
+            made to, ``"failed"`` where no such step was found: then it is left as it was.
         effect: What the step does to each loss: above zero, it rises.
         added: μ, in float64.
         extra: G μ, for each parameter that is weighed.
@@ -99,13 +103,14 @@ def guard(this: Guarding) -> Guarded:
         beside = falls - products(rows, _flat(moved[: this.weighed])[None])[:, 0]
     start = _flat(this.gradients[: this.weighed])
     search = _Search(rows, start.double(), this.steps.flat(params), beside)
-    finest = max(_ROUNDINGS * this.rounding, _FINEST)
+    finest = min(max(_ROUNDINGS * this.rounding, _FINEST), _COARSEST)
     if search.is_free(finest):
         return Guarded("free", -search.falls, search.added)
     search.run(finest)
-    outcome: Literal["changed", "failed"] = "changed" if search.is_free(finest) else "failed"
+    if not search.is_free(finest) or search.length > _LONGEST * search.first:
+        return Guarded("failed", -falls, torch.zeros_like(falls))
     extra = split((search.gradient - search.start).to(start.dtype), params)
-    return Guarded(outcome, -search.falls, search.added, extra)
+    return Guarded("changed", -search.falls, search.added, extra)
 
 
 def _flat(parts: Sequence[Tensor]) -> Tensor:
@@ -154,17 +159,20 @@ class _Search:
     def _look(self, added: Tensor) -> None:
         """What becomes of g + G μ."""
         changed = self.start + combined_wide(added, self.rows) if added.any() else self.start
-        gradient = changed.detach().requires_grad_()
-        with torch.enable_grad():
-            known, scale = self.affine(gradient)
-            step = known + scale * gradient
-            (self.slope,) = torch.autograd.grad(step.sum(), gradient)
-        step, self.scale = step.detach(), scale.detach()
-        # √0 of an entry that never had a gradient has no slope, nor needs one.
-        self.slope = torch.where(self.slope.isfinite(), self.slope, self.scale)
+        known, self.scale = self.affine(changed)
+        self.step = torch.addcmul(known, self.scale, changed)
         self.added, self.gradient = added, changed
-        self.length = float(torch.linalg.vector_norm(step))
-        self.falls = products(self.rows, step[None])[:, 0] + self.beside
+        self.length = float(torch.linalg.vector_norm(self.step))
+        self.falls = products(self.rows, self.step[None])[:, 0] + self.beside
+
+    def _slope(self, flattest: float) -> Tensor:
+        """ds/dg entry by entry, by a difference (√0 has no derivative, and needs none)."""
+        size = torch.linalg.vector_norm(self.gradient) / len(self.gradient) ** 0.5
+        apart = _APART * (self.gradient.abs() + size) + _TINY
+        known, scale = self.affine(self.gradient + apart)
+        there = torch.addcmul(known, scale, self.gradient + apart)
+        slope = (there - self.step).div_(apart)
+        return torch.clamp(slope, flattest * self.scale, 2 * self.scale)
 
     @property
     def sizes(self) -> Tensor:
@@ -177,7 +185,7 @@ class _Search:
 
     def advance(self, margin: float, flattest: float) -> None:
         """One Newton step towards e = margin · sizes, or as far along it as Φ falls."""
-        curvature = gram(self.rows, torch.maximum(self.slope, flattest * self.scale))
+        curvature = gram(self.rows, self._slope(flattest))
         level = margin * self.sizes
         towards = self._solved(curvature, level)
         if towards is None:  # at a stationary point no more than zero can be reached

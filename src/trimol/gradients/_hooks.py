@@ -57,6 +57,12 @@ def on_leaves(tensors: Sequence[Tensor]) -> bool:
     return any(t._backward_hooks for t in tensors)
 
 
+def change_gradients(tensors: Sequence[Tensor]) -> bool:
+    """Whether a hook may change what arrives in ``.grad``, on its way or when it is there."""
+    later = (getattr(t, "_post_accumulate_grad_hooks", None) for t in tensors)
+    return on_leaves(tensors) or any(later)
+
+
 @contextmanager
 def muted(leaves: Sequence[Tensor]) -> Iterator[None]:
     """Without the leaves' own hooks, which ``backward()`` will run on what it delivers."""

@@ -9,11 +9,11 @@ from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._backward import gradient
 from trimol.gradients._graph import Graph
-from trimol.gradients._optimizers import Affine
 from trimol.gradients._params import split
 from trimol.gradients._product import directional
 from trimol.gradients._rows import combined_wide, gram_of, products, spread_gram
-from trimol.gradients._steps import Momentum, Steps
+from trimol.gradients._stepping import Momentum, Steps
+from trimol.gradients._updates import Affine
 
 
 class Metric:

@@ -167,9 +167,9 @@ def products(rows: Tensor, columns: Tensor, scale: Tensor | None = None) -> Tens
     total = float64(rows.new_zeros(*rows.shape[:-1], columns.shape[-2]))
     count = max(math.prod(each.shape[:-1]) for each in (rows, columns))
     width = max(WIDENED_ENTRIES // max(count, 1), 1024)
-    blocks = [None] * -(-rows.shape[-1] // width) if scale is None else scale.split(width)
-    parts = zip(rows.split(width, -1), columns.split(width, -1), blocks, strict=True)
-    for part, other, own in parts:
+    pieces = rows.split(width, -1)
+    scales = [None] * len(pieces) if scale is None else scale.split(width)
+    for part, other, own in zip(pieces, columns.split(width, -1), scales, strict=True):
         wide = float64(part)
         right = wide if columns is rows else float64(other)
         total += (wide if own is None else wide * float64(own)) @ right.mT
@@ -250,9 +250,6 @@ def _batch_width(graph: Graph) -> int:
         return LARGEST_BATCH
     if any("Rnn" in node.name() for node in nodes):
         return 1  # no batching rule
-    # Batched products of half precision end the process on some CPUs (AMX, torch 2.13).
-    if any(o.dtype in (torch.bfloat16, torch.float16) for node in nodes for o in outputs(node)):
-        return 1
     results = [math.prod(o.shape) for node in nodes for o in outputs(node)]
     size = max(sum(p.numel() for p in graph.params), *results, 1)
     return int(min(LARGEST_BATCH, CACHED_ENTRIES // size))

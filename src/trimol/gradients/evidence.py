@@ -50,7 +50,7 @@ from trimol.gradients._rows import (
 )
 from trimol.gradients._scalar import attached, weighted
 from trimol.gradients._sharded import Shards
-from trimol.gradients._steps import Momentum, Stepping
+from trimol.gradients._stepping import Momentum, Stepping
 from trimol.gradients.losses import Losses, loss_vector, loss_vectors, origins
 
 
@@ -416,18 +416,23 @@ class Evidence:
     ) -> tuple[Tensor, Sequence[Tensor], Sequence[Tensor]]:
         """Weights, direction and the others' gradients after which the step raises no loss."""
         assert self.stepping is not None
-        if hooks.on_leaves([*self.params, *self.others]):
+        if hooks.change_gradients([*self.params, *self.others, *self.given, *self.given_others]):
             raise BadValue(
                 "guard must be False where parameters have hooks of their own, which change the "
                 "gradient after it is guarded, found one"
             )
-        everything = [*self.given, *self._given_others]
-        weighed = everything if self.delivery.heads == "weighted" else self.given
+        # The others change with the weighed ones, unless that would make a sparse gradient dense.
+        pairs = list(zip(self.given_others, on_others, strict=True))
+        heads = [pair for pair in pairs if pair[1].layout is torch.strided]
+        beside = [pair for pair in pairs if pair[1].layout is not torch.strided]
+        weighed = [*self.given, *(p for p, _ in heads)]
+        everything = [*weighed, *(p for p, _ in beside)]
+        joined = reduce.mean_large([dense(g) for _, g in (*heads, *beside)])
         found = guard(
             Guarding(
                 steps=self.stepping.steps,
                 params=everything,
-                gradients=[*direction, *reduce.mean_large([dense(g) for g in on_others])],
+                gradients=[*direction, *joined],
                 weighed=len(weighed),
                 falls=lambda moved: self._falls_of(used, everything, moved),
                 rows=lambda: self._rows_of(used, weighed),
@@ -438,13 +443,16 @@ class Evidence:
         self.findings |= {"effect": found.effect, "added": found.added, "guarded": found.outcome}
         if not found.extra:
             return weights, direction, on_others
-        pairs = zip([*direction, *on_others], found.extra, strict=False)
-        changed = [dense(old) + extra.to(old.dtype) for old, extra in pairs]
-        on_others = changed[len(direction) :] or on_others
-        return weights + found.added.to(weights), changed[: len(direction)], on_others
+        extra = {id(p): part for p, part in zip(weighed, found.extra, strict=True)}
+        parts = zip(self.given, direction, strict=True)
+        return (
+            weights + found.added.to(weights),
+            [old + extra[id(p)].to(old.dtype) for p, old in parts],
+            [g + extra[id(p)].to(g.dtype) if id(p) in extra else g for p, g in pairs],
+        )
 
     @property
-    def _given_others(self) -> list[Tensor]:
+    def given_others(self) -> list[Tensor]:
         """The others as their optimizer has them."""
         return self.others if self.shards is None else [*map(self.shards.given_of, self.others)]
 

@@ -7,5 +7,5 @@ from trimol.methods._registry import growth as growth
 from trimol.methods._registry import names as names
 from trimol.methods._replicated import Replicated as Replicated
 from trimol.methods._replicated import replicated as replicated
-from trimol.methods.base import Info as Info
+from trimol.methods._info import Info as Info
 from trimol.methods.base import Method as Method

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.gradients._steps import Momentum
+from trimol.gradients._stepping import Momentum
 from trimol.methods.base import Method, Needs, Objectives, Options, StepOptions
 
 

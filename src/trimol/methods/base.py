@@ -4,7 +4,6 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, TypedDict, get_args
 
 import torch
@@ -12,7 +11,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from trimol import _checks as checks
-from trimol._checks import Names
 from trimol._checks import Objectives as Objectives
 from trimol._failures import BadType, BadValue
 from trimol.data._draws import short_number
@@ -23,9 +21,10 @@ from trimol.gradients._delivery import Delivery, Heads, Length
 from trimol.gradients._params import checked
 from trimol.gradients._presence import Counts, Presence, checked_counts
 from trimol.gradients._scalar import weighted
-from trimol.gradients._steps import Stepping, Steps
+from trimol.gradients._stepping import Stepping, Steps
 from trimol.gradients.losses import loss_vectors
 from trimol.methods import _handshake as handshake
+from trimol.methods._info import Info
 from trimol.methods._inherited import inherit_arguments
 from trimol.methods._reach import Reach
 from trimol.methods._restart import look_at_optimizer
@@ -51,82 +50,6 @@ class Options(StepOptions, total=False):
     """These, and λ at the start."""
 
     weights: Tensor | Sequence[float] | None
-
-
-@dataclass(frozen=True)
-class Info:
-    """What the last step saw: diagnostics, never carried to the next step.
-
-    Attributes:
-        names: What the objectives are called: the names that the method was given, else numbers.
-        losses: The M losses (mean over draws and processes).
-        weights: λ after the step.
-        updated: Whether this step computed new weights.
-        skipped: How many steps so far kept λ because their gradients were not finite.
-        kept: How many steps so far kept λ because an objective had no sample in one of their
-            draws, or because they were told to.
-        absent: The names of the objectives that this step had no sample of; their loss is NaN.
-        route: How the gradients were computed: ``"tangents"``, ``"double-vjp"``, ``"backwards"``
-            or ``"rows"``; empty where none were needed.
-        reason: Why a faster exact way was not possible; empty if it was.
-        gramian: GᵀG, for the methods that need it.
-        product: G1ᵀ(G2 λ), for the methods that need it.
-        scale: What `length` and `max_norm` multiplied the direction by; 1 where they did nothing.
-        start: λ of a new instance.
-        guarded: With ``guard``: ``"free"`` where the step raised no loss as it was, ``"changed"``
-            where weights were added until it raised none, ``"failed"`` where none were found that
-            do.
-        effect: With ``guard``: by how much the optimizer's step changes each loss, to first order;
-            above zero, it rises.
-        added: With ``guard``: what was added to the weights for this step alone.
-    """
-
-    names: Names
-    losses: Tensor
-    weights: Tensor
-    updated: bool
-    skipped: int
-    kept: int = 0
-    absent: tuple[str | int, ...] = ()
-    route: str = ""
-    reason: str = ""
-    gramian: Tensor | None = None
-    product: Tensor | None = None
-    scale: float = 1.0
-    start: Tensor | None = None
-    guarded: Literal["", "free", "changed", "failed"] = ""
-    effect: Tensor | None = None
-    added: Tensor | None = None
-
-    @property
-    def moved(self) -> float:
-        """The largest change of a weight since the start, times M: 0.01 is 1 % of a uniform one."""
-        if self.start is None:
-            return 0.0
-        change = self.weights - self.start.to(self.weights)
-        return float(change.abs().max()) * len(self.weights)
-
-    @property
-    def losses_by_name(self) -> dict[str | int, float]:
-        """The losses, by the names of the objectives."""
-        return dict(zip(self.names, self.losses.tolist(), strict=True))
-
-    @property
-    def weights_by_name(self) -> dict[str | int, float]:
-        """λ after the step, by the names of the objectives."""
-        return dict(zip(self.names, self.weights.tolist(), strict=True))
-
-    @property
-    def norms(self) -> Tensor | None:
-        """The gradients' norms ‖∇f_m‖, where the Gramian is known."""
-        return None if self.gramian is None else self.gramian.diagonal().clamp_min(0).sqrt()
-
-    @property
-    def cosines(self) -> Tensor | None:
-        """The cosines between gradients, where the Gramian is known (NaN for a zero gradient)."""
-        if self.gramian is None or self.norms is None:
-            return None
-        return self.gramian / torch.outer(self.norms, self.norms)
 
 
 class Method(nn.Module):
@@ -216,13 +139,16 @@ class Method(nn.Module):
         checks.one_of("metric", metric, get_args(Metric))
         self.metric, self.guard = metric, checks.flag("guard", guard)
         self.steps = self._steps_of(optimizer)
+        if self.guard and self.steps is None:
+            raise BadValue("optimizer must be given with guard=True, found None")
         self.carry(weights=start)
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
         self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))
         self.register_buffer("kept", torch.zeros((), dtype=torch.int64))
         self.info: Info | None = None
         self._said: set[int] = set()
-        self._begun = self._trained_in_eval = self._warned_of_guard = False
+        self._begun = self._trained_in_eval = False
+        self._said_of_guard: set[str] = set()
         self._met = False
         self._short = 0
         self._reach = Reach()
@@ -230,8 +156,6 @@ class Method(nn.Module):
     def _steps_of(self, optimizer: Optimizer | None) -> Steps | None:
         """What an optimizer does, where weights are chosen for it; refused where they are not."""
         if optimizer is None:
-            if self.guard:
-                raise BadValue("optimizer must be given with guard=True, found None")
             return None
         name, steps = type(self).__name__, Steps(optimizer)
         steps.check(self.params)
@@ -265,6 +189,8 @@ class Method(nn.Module):
     def stepping(self) -> Stepping | None:
         """What the weights of the next step are chosen for, if not for the gradient."""
         if self.steps is None:
+            if checks.flag("guard", self.guard):
+                raise BadValue("optimizer must be given with guard=True, found None")
             return None
         in_metric = self.metric == "step" and self._has_metric
         return Stepping(self.steps, self.weights, in_metric, self.guard)
@@ -536,20 +462,31 @@ class Method(nn.Module):
             start=self._start["weights"],
             **evidence.findings,
         )
-        if self.info.guarded == "failed":
-            self._warn_of_guard()
+        if self.info.guarded == "failed" and bool(self.info.effect.isfinite().all()):  # type: ignore[union-attr]
+            self._say_of_guard(
+                "failed",
+                f"no weights were found at step {int(self.step) - 1} with which the optimizer's "
+                "step raises no loss; the best that was found is taken (info.guarded says 'failed'",
+            )
+        elif self.info.guarded and not self._has_all(evidence):
+            self._say_of_guard(
+                "beside",
+                "losses reach parameters that are not in the optimizer: the guard takes them for "
+                "parameters that do not move (one optimizer for all of them would be guarded",
+            )
         return result
 
-    def _warn_of_guard(self) -> None:
-        if not self._warned_of_guard:
-            self._warned_of_guard = True
-            warnings.warn(
-                f"{type(self).__name__}: no weights were found at step {int(self.step) - 1} with "
-                "which the optimizer's step raises no loss; the best that was found is taken "
-                "(info.guarded says 'failed', said once)",
-                RuntimeWarning,
-                stacklevel=5,
-            )
+    def _has_all(self, evidence: Evidence) -> bool:
+        """Whether the optimizer moves all parameters that the losses reach."""
+        beside = [p for p in evidence.given_others if isinstance(p, nn.Parameter)]
+        return self.steps is None or self.steps.moves_all(beside)
+
+    def _say_of_guard(self, topic: str, what: str) -> None:
+        """Warn, once of each topic."""
+        if topic not in self._said_of_guard:
+            self._said_of_guard.add(topic)
+            text = f"{type(self).__name__}: {what}; said once)"
+            warnings.warn(text, RuntimeWarning, stacklevel=5)
 
     def _tell(self, evidence: Evidence) -> None:
         """Say once of each objective that it was found absent, though nobody had said so."""

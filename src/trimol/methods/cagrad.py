@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trimol import _checks as checks
-from trimol.gradients._steps import Momentum
+from trimol.gradients._stepping import Momentum
 from trimol.maths import cone
 from trimol.maths._numerics import above_noise, noise_of, without_conflict
 from trimol.maths._validation import checked_gramian

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trimol.gradients._steps import Momentum
+from trimol.gradients._stepping import Momentum
 from trimol.maths._numerics import noise_of
 from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import RoundedMethod, each

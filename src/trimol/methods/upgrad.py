@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trimol.gradients._steps import Momentum
+from trimol.gradients._stepping import Momentum
 from trimol.maths import cone
 from trimol.maths._numerics import Array, without_conflict
 from trimol.maths._validation import checked_gramian

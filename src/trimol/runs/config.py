@@ -267,8 +267,8 @@ def one_line(error: ValidationError) -> str:
 def hyperparameters_of(method: str) -> tuple[str, ...]:
     """The names of a method's hyper-parameters, in the order of its constructor.
 
-    >>> hyperparameters_of("modo")
-    ('gamma', 'rho', 'weights', 'draws', 'simultaneous', 'every', 'length', 'max_norm', 'heads')
+    >>> hyperparameters_of("static")
+    ('weights', 'every', 'length', 'max_norm', 'heads', 'metric', 'guard')
     """
     parameters = inspect.signature(methods.get(method).__init__).parameters.values()
     own = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)

@@ -1,7 +1,8 @@
 """What a step did to each loss: one look at it, on its batch or on training data.
 
 A look is to first order: ∇f_m·s, with s the step really taken. Rounding is no rise: a loss rises
-only beyond `_ROUNDING` units of the parameters' dtype, relative to ‖∇f_m‖‖s‖.
+only beyond `_ROUNDING` units of the parameters' dtype, relative to ‖∇f_m‖‖s‖, and one relative to
+‖∇f_m‖‖x‖, to which the parameters themselves are rounded.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +23,8 @@ from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import norm
 from trimol.gradients._graph import record
 from trimol.gradients._params import trainable
-from trimol.gradients._rows import rounding, row_blocks, spread_gram
+from trimol.gradients._rows import gram, products, rounding, row_blocks
+from trimol.gradients._sharded import whole
 
 LossesOf = Callable[[Any], Tensor]
 # Fewer batches tell no variance.
@@ -52,9 +54,8 @@ def on_batch(
     losses: LossesOf, params: Sequence[Tensor], step: Sequence[Tensor], batch: Any
 ) -> Effects:
     """Of the step's own batch; under ``torch.distributed`` that of all processes."""
-    vector = losses(batch)
-    values = effect(vector, step, params).detach().cpu().double()
-    return Effects(values, values, values, _norms(vector, params))
+    values, norms = _along(losses(batch), params, step)
+    return Effects(values, values, values, norms)
 
 
 def on_all(
@@ -107,18 +108,31 @@ def _bracketed(values: Tensor, sizes: Tensor) -> Effects:
 
 
 @no_autocast()
-def _norms(vector: Tensor, params: Sequence[Tensor]) -> Tensor:
-    """‖∇f_m‖ of the global batch, with one gradient at a time in memory."""
+def _along(
+    vector: Tensor, params: Sequence[Tensor], step: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """∇f_m·s and ‖∇f_m‖ of the global batch, with one gradient at a time in memory.
+
+    The norms take a backward each, so that no tangent pass is needed; and in half precision it
+    would round more than they do.
+    """
     graph = record(vector, trainable(params))
-    spread = graph.spreads
+    moved = [part for part, p in zip(step, params, strict=True) if p.requires_grad]
+    flat, spread = torch.cat([part.reshape(-1) for part in moved]), graph.spreads
+    flat = reduce.share(flat) if spread else flat
+    found = []
     with graph.apart():
-        squares = [spread_gram(rows, spread) for _, rows in row_blocks(graph, 1, spread=spread)]
-    return torch.cat(squares).reshape(-1).sqrt().cpu()
+        for _, rows in row_blocks(graph, 1, spread=spread):
+            own = torch.cat([products(rows, flat[None]), gram(rows)])
+            found.append((reduce.sum_small(own) if spread else own).reshape(-1).cpu())
+    values, squares = torch.stack(found).unbind(1)
+    return values, squares.sqrt()
 
 
 def slack(norms: Tensor, step: Sequence[Tensor], params: Sequence[Tensor]) -> Tensor:
-    """Up to where ∇f_m·s may be rounding alone."""
-    return _ROUNDING * rounding(params) * norms * float(norm(step))
+    """Up to where ∇f_m·s may be rounding alone, of sums and of the parameters."""
+    stored = float(norm([whole(p.detach()) for p in params]))
+    return rounding(params) * norms * (_ROUNDING * float(norm(step)) + stored)
 
 
 @dataclass(frozen=True)

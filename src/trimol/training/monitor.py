@@ -15,7 +15,7 @@ from trimol._checks import Names, in_order, whole_number
 from trimol._failures import BadType, BadValue
 from trimol.errors import Errors, estimate, measure
 from trimol.errors._fulldata import Size
-from trimol.errors._inputs import check_again
+from trimol.errors._inputs import check_again, shards_kept
 from trimol.gradients import Losses
 from trimol.gradients import _reduce as reduce
 from trimol.methods import Method
@@ -157,7 +157,8 @@ class Monitor:
         Returns:
             The record, which the sinks get as well.
         """
-        with self._timer.measuring(), evaluating(self.model) if self.model else nullcontext():
+        in_eval = evaluating(self.model) if self.model else nullcontext()
+        with self._timer.measuring(), shards_kept(), in_eval:
             record = self._record()
         self.last = record
         self._tell_unmoved()

@@ -1,6 +1,5 @@
 """`StepWatch`: what the steps really taken do to each loss, in anybody's loop."""
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -13,11 +12,11 @@ from trimol import _checks as checks
 from trimol._checks import Objectives, whole_number
 from trimol._failures import BadType, BadValue
 from trimol.errors._fulldata import NotFinite, Size
-from trimol.errors._inputs import check_again, check_loader, undisturbed
+from trimol.errors._inputs import check_again, check_loader, shard_groups, undisturbed
 from trimol.gradients import Losses
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._params import checked
-from trimol.gradients._sharded import is_dtensor, whole
+from trimol.gradients._sharded import whole
 from trimol.gradients.losses import as_vector, loss_vector
 from trimol.training import _looks as looks
 from trimol.training._looks import Effects, StepLook
@@ -32,10 +31,10 @@ class StepWatch:
     is another. Put ``with watch(batch):`` around ``optimizer.step()``. Every so often it compares
     the parameters before and after, :math:`s = x_{t+1} - x_t`, and computes
     :math:`\nabla f_m(x_t)^\top s` on the step's batch: above 0, the step raises that loss, to first
-    order. Rounding of the parameters' dtype does not count.
+    order. What the parameters' dtype rounds to, in sums and in the parameters, does not count.
 
     The training goes on bit for bit as without it: parameters, ``.grad``, torch's random state and,
-    with ``model``, buffers are as they were. A look takes one forward pass, one tangent pass and a
+    with ``model``, buffers are as they were. A look takes one forward pass and a
     backward for each loss, and memory for three copies of the parameters. Dropout's masks in it are
     not those of the step.
 
@@ -49,7 +48,6 @@ class StepWatch:
         every: Look at the first step, and at every so many.
         model: A module whose buffers (statistics of batch normalisation) are put back, and which
             is in eval mode while ``train`` is gone over. Without, ``losses`` is called as it is.
-            Needed for parameters that FSDP2 holds.
         train: Look at the effect on this training data, too: batches that can be gone over again
             and again.
         full_every: On ``train`` at every so many looks.
@@ -99,8 +97,9 @@ class StepWatch:
                 "losses must be a function from a batch to its losses, found "
                 f"{type(losses).__name__}"
             )
+        if model is not None and not isinstance(model, nn.Module):
+            raise BadType(f"model must be a module, found {type(model).__name__}")
         self.losses, self.params = losses, checked(params)
-        _check_model(model, self.params)
         self.names = None if objectives is None else checks.names(objectives)
         self.every = checks.count("every", every)
         self.model, self.train, self.size = model, train, size
@@ -167,8 +166,8 @@ class StepWatch:
     def _put(self, values: Sequence[Tensor]) -> None:
         """These values into the parameters, in place."""
         _copy(self.params, values)
-        if self.model is not None:
-            _gather_anew(self.model)
+        for group in shard_groups():  # what FSDP2 may have gathered has other values
+            group.reshard()
 
     def _seen(self, step: Sequence[Tensor], batch: Any) -> StepLook:
         """The look at the step from where the parameters now are; it is counted."""
@@ -230,34 +229,23 @@ def _copy(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
 
 @contextmanager
 def _buffers_kept(model: nn.Module | None) -> Iterator[None]:
-    """The model's buffers are put back after."""
-    buffers = [] if model is None else list(model.buffers())
-    kept = [buffer.clone() for buffer in buffers]
+    """The model's buffers are put back after: the same tensors, as a forward may assign others."""
+    places = [
+        (module, name, buffer, buffer.clone())
+        for module in (() if model is None else model.modules())
+        for name, buffer in module._buffers.items()
+        if buffer is not None
+    ]
     try:
         yield
     finally:
-        _copy(buffers, kept)
+        for module, name, buffer, _ in places:
+            module._buffers[name] = buffer
+        _copy([buffer for *_, buffer, _ in places], [kept for *_, kept in places])
 
 
 def _evaluating(model: nn.Module | None) -> AbstractContextManager[None]:
     return nullcontext() if model is None else evaluating(model)
-
-
-def _gather_anew(model: nn.Module) -> None:
-    """FSDP2 keeps what it has gathered of the parameters, which have now other values."""
-    if "torch.distributed.fsdp" in sys.modules:
-        from torch.distributed.fsdp import FSDPModule
-
-        for module in model.modules():
-            if isinstance(module, FSDPModule):
-                module.reshard()
-
-
-def _check_model(model: nn.Module | None, params: Sequence[Tensor]) -> None:
-    if model is None and any(map(is_dtensor, params)):
-        raise BadValue("model must be given, as params are sharded, found None")
-    if model is not None and not isinstance(model, nn.Module):
-        raise BadType(f"model must be a module, found {type(model).__name__}")
 
 
 def _checked_subsample(subsample: int | None, train: Iterable[Any] | None) -> int | None:

@@ -7,6 +7,7 @@ squares that g is about to join. Each rule gives both for a given g, so that k +
 that ``optimizer.step()`` takes with it, to rounding; the tests hold them to torch's own.
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, optim
 
 from trimol._failures import BadType, BadValue
+from trimol.gradients._backward import dense
 from trimol.gradients._sharded import whole
 
 
@@ -49,7 +51,7 @@ class Place:
     def kept(self, name: str) -> Tensor:
         """What is remembered under a name; zeros where nothing is."""
         found = self.state.get(name)
-        return torch.zeros_like(self.g) if found is None else whole(found).to(self.g)
+        return torch.zeros_like(self.g) if found is None else dense(whole(found)).to(self.g)
 
     @property
     def count(self) -> int:
@@ -62,17 +64,17 @@ class Place:
         first, second = self.group["betas"]
         return float(first), float(second)
 
-    @property
-    def pull(self) -> Tensor | float:
-        """What weight decay adds to the gradient, where it is not decoupled."""
+    @functools.cached_property
+    def pulled(self) -> Tensor:
+        """The gradient with what weight decay adds to it, where that is not decoupled."""
         decay = self.value("weight_decay")
-        return decay * self._x if decay and not self._decoupled else 0.0
+        return self.g + decay * self._x if decay and not self._decoupled else self.g
 
     @property
-    def shrinkage(self) -> Tensor | float:
+    def shrinkage(self) -> Tensor | None:
         """What decoupled weight decay adds to the step."""
         decay = self.value("weight_decay")
-        return self.value("lr") * decay * self._x if decay and self._decoupled else 0.0
+        return self.value("lr") * decay * self._x if decay and self._decoupled else None
 
     @property
     def _x(self) -> Tensor:
@@ -86,28 +88,33 @@ class Place:
 Rule = Callable[[Place], Affine]
 
 
-def _affine(at: Place, momentum: Tensor | float, scale: Tensor | float) -> Affine:
+def _affine(at: Place, momentum: Tensor | None, scale: Tensor | float) -> Affine:
     """The step ``scale`` · (momentum + g + decay) + decoupled decay."""
     wide = torch.as_tensor(scale, dtype=at.g.dtype, device=at.g.device).expand_as(at.g)
-    return Affine(wide * (momentum + at.pull) + at.shrinkage, wide)
+    before, pulled = momentum, at.pulled
+    if pulled is not at.g:
+        before = pulled - at.g if before is None else before + (pulled - at.g)
+    known = torch.zeros_like(at.g) if before is None else wide * before
+    shrinkage = at.shrinkage
+    return Affine(known if shrinkage is None else known + shrinkage, wide)
 
 
 def _sgd(at: Place) -> Affine:
     """b′ = μb + (1 − τ)(g + decay), the first one g itself; s = α b′, or α(g + μb′) (Nesterov)."""
     lr, mu = at.value("lr"), at.value("momentum")
     if not mu:
-        return _affine(at, 0.0, lr)
+        return _affine(at, None, lr)
     first = at.state.get("momentum_buffer") is None
     fresh, before = 1.0 if first else 1 - at.value("dampening"), at.kept("momentum_buffer")
     share = 1 + mu * fresh if at.group["nesterov"] else fresh
     reach = mu * mu if at.group["nesterov"] else mu
-    step = _affine(at, 0.0, lr * share)
+    step = _affine(at, None, lr * share)
     return Affine(step.known + lr * reach * before, step.scale)
 
 
 def _squares(at: Place, beta: float, name: str = "exp_avg_sq") -> Tensor:
     """v′ = βv + (1 − β)(g + decay)²."""
-    return beta * at.kept(name) + (1 - beta) * (at.g + at.pull).square()
+    return torch.addcmul(beta * at.kept(name), at.pulled, at.pulled, value=1 - beta)
 
 
 def _adam(at: Place) -> Affine:
@@ -116,7 +123,7 @@ def _adam(at: Place) -> Affine:
     squares = _squares(at, beta2)
     if at.group["amsgrad"]:
         squares = torch.maximum(squares, at.kept("max_exp_avg_sq"))
-    root = (squares / (1 - beta2**at.count)).sqrt() + at.value("eps")
+    root = squares.div_(1 - beta2**at.count).sqrt_().add_(at.value("eps"))
     scale = at.value("lr") / (1 - beta1**at.count) * (1 - beta1) / root
     return _affine(at, beta1 / (1 - beta1) * at.kept("exp_avg"), scale)
 
@@ -129,7 +136,7 @@ def _adamw(at: Place) -> Affine:
 def _adamax(at: Place) -> Affine:
     """s = α m̂′ / max(β₂ u, |g| + ε)."""
     beta1, beta2 = at.betas
-    size = torch.maximum(beta2 * at.kept("exp_inf"), (at.g + at.pull).abs() + at.value("eps"))
+    size = torch.maximum(beta2 * at.kept("exp_inf"), at.pulled.abs() + at.value("eps"))
     scale = at.value("lr") / (1 - beta1**at.count) * (1 - beta1) / size
     return _affine(at, beta1 / (1 - beta1) * at.kept("exp_avg"), scale)
 
@@ -165,9 +172,9 @@ def _rmsprop(at: Place) -> Affine:
     alpha, lr, mu = at.value("alpha"), at.value("lr"), at.value("momentum")
     squares = _squares(at, alpha, "square_avg")
     if at.group["centered"]:
-        mean = alpha * at.kept("grad_avg") + (1 - alpha) * (at.g + at.pull)
+        mean = alpha * at.kept("grad_avg") + (1 - alpha) * at.pulled
         squares = squares - mean.square()
-    step = _affine(at, 0.0, lr / (squares.clamp_min(0).sqrt() + at.value("eps")))
+    step = _affine(at, None, lr / (squares.clamp_min(0).sqrt() + at.value("eps")))
     return Affine(step.known + lr * mu * at.kept("momentum_buffer"), step.scale)
 
 
@@ -175,8 +182,8 @@ def _adagrad(at: Place) -> Affine:
     """s = α_t g / (√(Σ g²) + ε)."""
     lr = at.value("lr") / (1 + (at.count - 1) * at.value("lr_decay"))
     before = at.kept("sum") if "sum" in at.state else at.value("initial_accumulator_value")
-    squares = before + (at.g + at.pull).square()
-    return _affine(at, 0.0, lr / (squares.sqrt() + at.value("eps")))
+    squares = before + at.pulled.square()
+    return _affine(at, None, lr / (squares.sqrt() + at.value("eps")))
 
 
 _RULES: dict[type[optim.Optimizer], Rule] = {
@@ -191,8 +198,6 @@ _RULES: dict[type[optim.Optimizer], Rule] = {
 }
 # Packages whose optimizers hold another, which makes the step.
 _WRAPPERS = {"accelerate", "lightning", "pytorch_lightning"}
-# Those whose k and S do not depend on the gradient.
-_LINEAR = {_sgd}
 
 
 def rule_of(optimizer: optim.Optimizer) -> Rule:
@@ -205,11 +210,6 @@ def rule_of(optimizer: optim.Optimizer) -> Rule:
         f"optimizer must be one of {', '.join(known.__name__ for known in _RULES)}, whose step is "
         f"the gradient in a diagonal metric, found {kind.__name__}"
     )
-
-
-def is_linear(rule: Rule) -> bool:
-    """Whether its steps are an affine function of the gradient."""
-    return rule in _LINEAR
 
 
 def unwrapped(optimizer: Any) -> optim.Optimizer:

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn, optim
 
-from trimol.gradients._optimizers import rule_of
-from trimol.gradients._steps import Steps
+from trimol.gradients._stepping import Steps
+from trimol.gradients._updates import rule_of
 
 SETTINGS = {
     "sgd": lambda p: optim.SGD(p, lr=0.1),

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from trimol._failures import BadValue
-from trimol.gradients._optimizers import Affine, Place, is_linear, rule_of, unwrapped
 from trimol.gradients._params import split
+from trimol.gradients._updates import Affine, Place, rule_of, unwrapped
 
 
 class Momentum(NamedTuple):
@@ -28,7 +28,7 @@ class Steps:
     """An optimizer, asked what it would do.
 
     Args:
-        optimizer: One of those that `trimol.gradients._optimizers` knows, or accelerate's or
+        optimizer: One of those that `trimol.gradients._updates` knows, or accelerate's or
             Lightning's around it.
     """
 
@@ -38,11 +38,6 @@ class Steps:
         if any(group.get("maximize") for group in self.optimizer.param_groups):
             raise BadValue("optimizer must minimise, found one with maximize=True")
 
-    @property
-    def linear(self) -> bool:
-        """Whether steps are an affine function of the gradient."""
-        return is_linear(self.rule)
-
     def check(self, params: Sequence[Tensor]) -> None:
         """Raise if it moves none of the parameters."""
         groups = self._groups()
@@ -51,6 +46,10 @@ class Steps:
                 f"optimizer must hold the method's parameters, found none of its {len(params)} "
                 "(parameters of another model, or from before they were sharded?)"
             )
+
+    def moves_all(self, params: Sequence[Tensor]) -> bool:
+        """Whether all of the parameters are in its groups."""
+        return {id(p) for p in params} <= self._groups().keys()
 
     def unit(self, params: Sequence[Tensor]) -> float:
         """The largest learning rate among the parameters'; 1 where none of them moves."""
@@ -73,7 +72,7 @@ class Steps:
     def taken(self, params: Sequence[Tensor], gradients: Sequence[Tensor]) -> list[Tensor]:
         """s: what the next step subtracts from each parameter, if these are its gradients."""
         pairs = zip(self.affine(params, gradients), gradients, strict=True)
-        return [k + scale * g.to(scale) for (k, scale), g in pairs]
+        return [torch.addcmul(k, scale, g.to(scale)) for (k, scale), g in pairs]
 
     def flat(self, params: Sequence[Tensor]) -> Callable[[Tensor], Affine]:
         """`affine`, of one flat gradient of all the parameters, to flat k and S."""

@@ -1,0 +1,85 @@
+"""What a method says of its last step."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from trimol._checks import Names
+
+
+@dataclass(frozen=True)
+class Info:
+    """What the last step saw: diagnostics, never carried to the next step.
+
+    Attributes:
+        names: What the objectives are called: the names that the method was given, else numbers.
+        losses: The M losses (mean over draws and processes).
+        weights: λ after the step.
+        updated: Whether this step computed new weights.
+        skipped: How many steps so far kept λ because their gradients were not finite.
+        kept: How many steps so far kept λ because an objective had no sample in one of their
+            draws, or because they were told to.
+        absent: The names of the objectives that this step had no sample of; their loss is NaN.
+        route: How the gradients were computed: ``"tangents"``, ``"double-vjp"``, ``"backwards"``
+            or ``"rows"``; empty where none were needed.
+        reason: Why a faster exact way was not possible; empty if it was.
+        gramian: GᵀG, for the methods that need it.
+        product: G1ᵀ(G2 λ), for the methods that need it.
+        scale: What `length` and `max_norm` multiplied the direction by; 1 where they did nothing.
+        start: λ of a new instance.
+        guarded: With ``guard``: ``"free"`` where the step raised no loss as it was, ``"changed"``
+            where weights were added until it raised none, ``"failed"`` where none were found that
+            do, and the step was left as it was.
+        effect: With ``guard``: by how much the optimizer's step changes each loss, to first order;
+            above zero, it rises.
+        added: With ``guard``: what was added to the weights for this step alone.
+    """
+
+    names: Names
+    losses: Tensor
+    weights: Tensor
+    updated: bool
+    skipped: int
+    kept: int = 0
+    absent: tuple[str | int, ...] = ()
+    route: str = ""
+    reason: str = ""
+    gramian: Tensor | None = None
+    product: Tensor | None = None
+    scale: float = 1.0
+    start: Tensor | None = None
+    guarded: Literal["", "free", "changed", "failed"] = ""
+    effect: Tensor | None = None
+    added: Tensor | None = None
+
+    @property
+    def moved(self) -> float:
+        """The largest change of a weight since the start, times M: 0.01 is 1 % of a uniform one."""
+        if self.start is None:
+            return 0.0
+        change = self.weights - self.start.to(self.weights)
+        return float(change.abs().max()) * len(self.weights)
+
+    @property
+    def losses_by_name(self) -> dict[str | int, float]:
+        """The losses, by the names of the objectives."""
+        return dict(zip(self.names, self.losses.tolist(), strict=True))
+
+    @property
+    def weights_by_name(self) -> dict[str | int, float]:
+        """λ after the step, by the names of the objectives."""
+        return dict(zip(self.names, self.weights.tolist(), strict=True))
+
+    @property
+    def norms(self) -> Tensor | None:
+        """The gradients' norms ‖∇f_m‖, where the Gramian is known."""
+        return None if self.gramian is None else self.gramian.diagonal().clamp_min(0).sqrt()
+
+    @property
+    def cosines(self) -> Tensor | None:
+        """The cosines between gradients, where the Gramian is known (NaN for a zero gradient)."""
+        if self.gramian is None or self.norms is None:
+            return None
+        return self.gramian / torch.outer(self.norms, self.norms)
