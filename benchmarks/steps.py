@@ -37,7 +37,7 @@ from torch.optim import SGD, Adam, AdamW, Optimizer
 
 from trimol import methods, tasks
 from trimol.data import split
-from trimol.gradients._steps import Steps
+from trimol.gradients._stepping import Steps
 from trimol.gradients.losses import as_vector
 from trimol.methods import Method
 from trimol.runs._environment import environment, now
@@ -737,11 +737,11 @@ def summary(found: Sequence[Row]) -> tuple[list[Row], list[Row]]:
 def _pooled(pairs: Sequence[Paired]) -> Row:
     """The difference in the mean over methods, seed by seed: of the seeds that all have."""
     seeds = min(len(paired.base) for paired in pairs)
-    means = [
-        [statistics.mean(values) for values in zip(*(own[:seeds] for own in side), strict=True)]
+    base, own = (
+        [statistics.mean(values) for values in zip(*(one[:seeds] for one in side), strict=True)]
         for side in ([p.base for p in pairs], [p.own for p in pairs])
-    ]
-    return {"methods": len(pairs), "n": seeds} | _compared(Paired(*means))
+    )
+    return {"methods": len(pairs), "n": seeds} | _compared(Paired(base, own))
 
 
 def _place(row: Row) -> tuple[str, str, str]:
