@@ -14,7 +14,7 @@ NOTE = (
     "first order: mean over seeds ± half the width of its 95 % interval. Worst cosine: the least "
     "of a step with the steepest descent of a loss, over all steps; below 0 the loss rises."
 )
-COLUMNS = ("steps looked at", "raised some loss", "raised all losses", "most often", "worst cosine")
+COLUMNS = ("seen", "raised some", "raised all", "most often", "worst cosine")
 _EACH = "steps_raise/"
 
 
