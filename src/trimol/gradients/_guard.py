@@ -20,7 +20,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trimol.gradients._params import split
+from trimol.gradients._params import flattened, split
 from trimol.gradients._rows import combined_wide, gram, products
 from trimol.gradients._stepping import Steps
 from trimol.gradients._updates import Affine
@@ -100,8 +100,8 @@ def guard(this: Guarding) -> Guarded:
     rows, params = this.rows(), this.params[: this.weighed]
     beside = torch.zeros_like(falls)
     if this.weighed < len(this.params):
-        beside = falls - products(rows, _flat(moved[: this.weighed])[None])[:, 0]
-    start = _flat(this.gradients[: this.weighed])
+        beside = falls - products(rows, flattened(moved[: this.weighed])[None])[:, 0]
+    start = flattened(this.gradients[: this.weighed])
     search = _Search(rows, start.double(), this.steps.flat(params), beside)
     finest = min(max(_ROUNDINGS * this.rounding, _FINEST), _COARSEST)
     if search.is_free(finest):
@@ -111,10 +111,6 @@ def guard(this: Guarding) -> Guarded:
         return Guarded("failed", -falls, torch.zeros_like(falls))
     extra = split((search.gradient - search.start).to(start.dtype), params)
     return Guarded("changed", -search.falls, search.added, extra)
-
-
-def _flat(parts: Sequence[Tensor]) -> Tensor:
-    return torch.cat([part.reshape(-1) for part in parts])
 
 
 class _Search:

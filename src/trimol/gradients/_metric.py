@@ -9,7 +9,7 @@ from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._backward import gradient
 from trimol.gradients._graph import Graph
-from trimol.gradients._params import split
+from trimol.gradients._params import flattened, split
 from trimol.gradients._product import directional
 from trimol.gradients._rows import combined_wide, gram_of, products, spread_gram
 from trimol.gradients._stepping import Momentum, Steps
@@ -44,7 +44,7 @@ class Metric:
         """From a graph whose gradients are held ``chunk`` at a time: a backward and a pass more."""
         with hooks.muted(graph.params):
             parts = graph.joined(gradient(graph.losses, graph.params, self.weights))
-        known, scale = whole = self._at(graph.given, torch.cat([g.reshape(-1) for g in parts]))
+        known, scale = whole = self._at(graph.given, flattened(parts))
         falls = reduce.mean_small(directional(graph, split(known, graph.params)).values)
         return gram_of(graph, chunk, scale), Momentum(falls.double(), _size(whole))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+import torch
 from torch import Tensor, nn
 
 from trimol._failures import BadType, BadValue
@@ -37,6 +38,11 @@ def trainable(params: Sequence[Tensor]) -> list[Tensor]:
     if not live:
         raise BadValue(f"params must hold a tensor that requires grad, found {len(params)} frozen")
     return live
+
+
+def flattened(parts: Sequence[Tensor]) -> Tensor:
+    """One tensor for each parameter as a flat vector."""
+    return torch.cat([part.reshape(-1) for part in parts])
 
 
 def split(flat: Tensor, params: Sequence[Tensor]) -> list[Tensor]:

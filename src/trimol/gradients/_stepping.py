@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trimol._failures import BadValue
-from trimol.gradients._params import split
+from trimol.gradients._params import flattened, split
 from trimol.gradients._updates import Affine, Place, rule_of, unwrapped
 
 
@@ -79,7 +79,7 @@ class Steps:
 
         def of(gradient: Tensor) -> Affine:
             known, scale = zip(*self.affine(params, split(gradient, params)), strict=True)
-            return Affine(*(torch.cat([t.reshape(-1) for t in kind]) for kind in (known, scale)))
+            return Affine(flattened(known), flattened(scale))
 
         return of
 

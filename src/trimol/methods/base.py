@@ -137,10 +137,9 @@ class Method(nn.Module):
         self.length, self.heads = length, heads
         self.max_norm = None if max_norm is None else checks.positive("max_norm", max_norm)
         checks.one_of("metric", metric, get_args(Metric))
-        self.metric, self.guard = metric, checks.flag("guard", guard)
+        self.metric, self.guard = metric, guard
         self.steps = self._steps_of(optimizer)
-        if self.guard and self.steps is None:
-            raise BadValue("optimizer must be given with guard=True, found None")
+        self._check_guard()
         self.carry(weights=start)
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
         self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))
@@ -168,6 +167,11 @@ class Method(nn.Module):
             )
         return steps
 
+    def _check_guard(self) -> None:
+        """Both may be set after the method was made: asked then, and at every step."""
+        if checks.flag("guard", self.guard) and self.steps is None:
+            raise BadValue("optimizer must be given with guard=True, found None")
+
     @property
     def _has_metric(self) -> bool:
         """Whether the weights depend on inner products of gradients of the parameters."""
@@ -188,9 +192,8 @@ class Method(nn.Module):
     @property
     def stepping(self) -> Stepping | None:
         """What the weights of the next step are chosen for, if not for the gradient."""
+        self._check_guard()
         if self.steps is None:
-            if checks.flag("guard", self.guard):
-                raise BadValue("optimizer must be given with guard=True, found None")
             return None
         in_metric = self.metric == "step" and self._has_metric
         return Stepping(self.steps, self.weights, in_metric, self.guard)
@@ -466,7 +469,7 @@ class Method(nn.Module):
             self._say_of_guard(
                 "failed",
                 f"no weights were found at step {int(self.step) - 1} with which the optimizer's "
-                "step raises no loss; the best that was found is taken (info.guarded says 'failed'",
+                "step raises no loss; it is left as it was (info.guarded says 'failed'",
             )
         elif self.info.guarded and not self._has_all(evidence):
             self._say_of_guard(

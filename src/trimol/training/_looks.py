@@ -22,7 +22,7 @@ from trimol.gradients import effect
 from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import norm
 from trimol.gradients._graph import record
-from trimol.gradients._params import trainable
+from trimol.gradients._params import flattened, trainable
 from trimol.gradients._rows import gram, products, rounding, row_blocks
 from trimol.gradients._sharded import whole
 
@@ -67,7 +67,7 @@ def on_all(
 ) -> Effects:
     """Of all the training data."""
     jacobian = full_data(losses, params, train, name="train", size=size).jacobian
-    flat = torch.cat([part.reshape(-1) for part in step]).to(jacobian)
+    flat = flattened(step).to(jacobian)
     values = (jacobian @ flat).cpu()
     return Effects(values, values, values, jacobian.norm(dim=1).cpu())
 
@@ -118,7 +118,7 @@ def _along(
     """
     graph = record(vector, trainable(params))
     moved = [part for part, p in zip(step, params, strict=True) if p.requires_grad]
-    flat, spread = torch.cat([part.reshape(-1) for part in moved]), graph.spreads
+    flat, spread = flattened(moved), graph.spreads
     flat = reduce.share(flat) if spread else flat
     found = []
     with graph.apart():
