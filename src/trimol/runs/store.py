@@ -14,7 +14,8 @@
 - ``state.json``: who runs it, or why it stopped; until it is finished
   (:mod:`trimol.runs._run_state`);
 - ``summary.json``: the last record, what it took (of runs that train together, its share), the
-  task's goals, where it has any, and the digests of the tables, parameters and vectors. It is there exactly if the run is finished.
+  task's goals, where it has any, and the digests of the tables, parameters and vectors. It is there
+  exactly if the run is finished.
 
 A run that is only looked at on validation data (``validation_only``) has these numbers in its
 record, and neither parameters nor vectors.
