@@ -35,12 +35,40 @@ def sentence(tried: "Trial") -> str:
     return f"Use {verdict.use} {setting(tried.settings[verdict.use])}: {_why(verdict, tried)}."
 
 
-def compared(verdict: Verdict) -> str:
-    """What the rule makes of runs that nobody tuned: nothing is advised."""
-    winners = [method for method in verdict.methods if verdict.kind(method) == "wins"]
-    if winners:
-        return "; ".join(_won(verdict, method) for method in winners) + "."
-    return f"{_no_better(verdict)}."
+def compared(verdict: Verdict, errors: Verdict) -> list[str]:
+    """What the rule makes of runs that nobody tuned: what differs beyond noise, nothing advised."""
+    if not verdict.gains:
+        return []
+    kinds = {method: verdict.kind(method) for method in verdict.methods}
+    told = [_won(verdict, m) for m, kind in kinds.items() if kind == "wins"]
+    told += [_traded(verdict, m) for m, kind in kinds.items() if kind == "trades"]
+    worse = [_lost(verdict, m) for m, kind in kinds.items() if kind == "loses"]
+    if not told:
+        told = [_no_better(verdict)]
+    return [_capital("; ".join([*told, *worse])) + ".", *_errors(errors)]
+
+
+def _errors(errors: Verdict) -> list[str]:
+    """Which errors differ from the baseline's, beyond noise."""
+    clear = [gain for gain in errors.gains if gain.clear]
+    if not errors.gains or all(gain.p is None for gain in errors.gains):
+        return []
+    if not clear:
+        return ["No error differs beyond noise."]
+    by_method: dict[str, list[str]] = {}
+    for gain in clear:
+        by_method.setdefault(gain.method, []).append(change(gain))
+    own = [f"{method}: {', '.join(texts)}" for method, texts in by_method.items()]
+    return [f"Errors that differ from {errors.baseline}'s beyond noise: {'; '.join(own)}."]
+
+
+def _lost(verdict: Verdict, method: str) -> str:
+    worse = [change(gain) for gain in _largest(verdict.of(method)) if gain.worse]
+    return f"{method} is worse than {verdict.baseline} ({_listed(worse)})"
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:] if text.startswith("no ") else text
 
 
 def setting(candidate: Candidate) -> str:

@@ -37,7 +37,7 @@ from trimol.runs._lock import locked
 from trimol.runs._pool import cores
 from trimol.runs._run_folders import RunFolders, Wanted
 from trimol.runs._tuning_tables import of_candidates
-from trimol.runs.comparison import numbers
+from trimol.runs.comparison import paired
 from trimol.runs.config import task_of
 from trimol.runs.statistics import Interval, Paired, bootstrap
 from trimol.runs.store import StoredRun
@@ -378,6 +378,9 @@ class _Work:
     ) -> tuple[dict[str, list[StoredRun]], dict[str, list[StoredRun]], list[str]]:
         """What was chosen with fresh seeds: at equal samples, at equal time, and what diverged."""
         self.stage("the chosen settings with fresh seeds")
+        short = [count for count in steps.values() if count < self.plan.steps]
+        left = self.plan.seeds * (self.plan.steps * len(steps) + sum(short))
+        self.folders.count.total = self.folders.count.done + left
         even = {n: replace(series, validation_only=False) for n, series in self.series.items()}
         timed = {
             n: replace(series, label=f"{n} (equal time)", epoch=steps[n])
@@ -530,20 +533,10 @@ def _pairs(
     timed: bool = False,
 ) -> list[Pair]:
     """Baseline and method on test data, seed by seed."""
-    before = {run.config.seed: numbers(run.record) for run in base}
-    after = {run.config.seed: numbers(run.record) for run in own if run.config.seed in before}
-    if not after:
-        return []
-    both = {
-        metric: Paired(
-            [before[seed][metric] for seed in after], [mine[metric] for mine in after.values()]
-        )
-        for metric in ways
-    }
     return [
         Pair(method, metric, pair, "time" if timed else "samples")
-        for metric, pair in both.items()
-        if all(map(math.isfinite, pair.apart))
+        for metric, pair in paired(base, own).items()
+        if metric in ways
     ]
 
 

@@ -22,6 +22,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Literal
 
+from trimol.runs.comparison import ERRORS, paired
 from trimol.runs.statistics import LEVEL, Paired, holm, interval
 from trimol.runs.store import StoredRun
 from trimol.tasks.task import Better
@@ -184,6 +185,22 @@ def judge(
     winners = [method for method in found.methods if _wins(found, method)]
     best = max(winners, key=lambda method: _mean_share(found.of(method)), default=baseline)
     return Verdict(baseline, best, found.gains, found.reached)
+
+
+def judge_runs(runs: Mapping[str, Sequence[StoredRun]]) -> tuple[Verdict, Verdict]:
+    """Finished runs of one task by the rule, and their errors by the same.
+
+    The first are the baseline.
+    Holm's correction is for all numbers of the runs, as in `trimol.runs.differences`.
+    """
+    first, *others = runs
+    pairs = [
+        Pair(name, metric, pair)
+        for name in others
+        for metric, pair in paired(runs[first], runs[name]).items()
+    ]
+    lower: Ways = dict.fromkeys(ERRORS, "lower")
+    return judge(pairs, ways_of(runs), baseline=first), judge(pairs, lower, baseline=first)
 
 
 def ways_of(runs: Mapping[str, Sequence[StoredRun]]) -> dict[str, Better]:
