@@ -34,7 +34,6 @@ from trimol.runs._grids import beyond_weights, grid, usual_trials
 from trimol.runs._journal import Progress
 from trimol.runs._judging import standing
 from trimol.runs._lock import locked
-from trimol.runs._pool import cores
 from trimol.runs._run_folders import RunFolders, Wanted
 from trimol.runs._tuning_tables import of_candidates
 from trimol.runs.comparison import paired
@@ -154,6 +153,7 @@ def trial(
     folder: Path | str,
     *,
     jobs: int | None = None,
+    on: str | None = None,
     watch: Progress | None = None,
     stage: Callable[[str], None] | None = None,
 ) -> Trial:
@@ -163,6 +163,7 @@ def trial(
         plan: What is tried.
         folder: Where the runs are kept.
         jobs: How many runs at a time; as many as there are cores by default.
+        on: A Ray cluster to run them on (`trimol.runs.execute_all`).
         watch: Called with (done, total), in steps of all runs that are known of.
         stage: Told in a few words what is being done.
 
@@ -170,7 +171,7 @@ def trial(
         Diverged: Every setting of a contender did.
     """
     path = Path(folder)
-    work = _Work(plan, path, jobs or cores(), watch, stage or (lambda _: None))
+    work = _Work(plan, path, watch, stage or (lambda _: None), jobs=jobs, on=on)
     files.make_folder(path)
     with locked(path):
         found = work.result()
@@ -185,9 +186,11 @@ class _Work:
         self,
         plan: TrialPlan,
         folder: Path,
-        jobs: int,
         watch: Progress | None,
         stage: Callable[[str], None],
+        *,
+        jobs: int | None,
+        on: str | None,
     ) -> None:
         self.plan, self.path, self.stage = plan, folder, stage
         task = task_of(plan.task, plan.options)
@@ -198,7 +201,7 @@ class _Work:
         self.seeds = range(plan.first_seed, plan.first_seed + plan.tuning_seeds)
         self.fresh = range(self.seeds.stop, self.seeds.stop + plan.seeds)
         total = plan.steps * len(self.series) * (count * plan.tuning_seeds + 2 * plan.seeds)
-        self.folders = RunFolders(folder, jobs, total, watch, together=True)
+        self.folders = RunFolders(folder, total, watch, jobs=jobs, on=on, together=True)
         self.tried: dict[str, Tried] = {name: {} for name in self.series}
         self.scales: dict[str, float] = {}
         self.notes: list[str] = []
