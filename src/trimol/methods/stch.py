@@ -1,6 +1,6 @@
 """STCH: the smooth maximum of the losses, for any point of the Pareto front."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Unpack
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs, Objectives, Options
+from trimol.methods.base import SIMPLEX, Method, Needs, Objectives, Options, Searched
 
 
 def stch_weights(losses: Tensor, prefer: Tensor, mu: float | Tensor) -> Tensor:
@@ -60,6 +60,7 @@ class STCH(Method):
     )
     reference: ClassVar[str] = "lin2024smooth"
     shown: ClassVar[tuple[str, ...]] = ("mu",)
+    search: ClassVar[Mapping[str, Searched]] = {"prefer": SIMPLEX, "mu": (0.03, 1.0)}
 
     def __init__(
         self,

@@ -23,8 +23,16 @@ class RunFolders:
     ``runs`` from then on.
     """
 
-    def __init__(self, path: Path, jobs: int, total: int, watch: Progress | None = None) -> None:
-        self.path, self.jobs = path, jobs
+    def __init__(
+        self,
+        path: Path,
+        jobs: int,
+        total: int,
+        watch: Progress | None = None,
+        *,
+        together: bool = False,
+    ) -> None:
+        self.path, self.jobs, self.together = path, jobs, together
         self.count = StepCount(total, watch)
 
     def execute(self, wanted: Sequence[Wanted]) -> list[StoredRun | Diverged]:
@@ -33,7 +41,7 @@ class RunFolders:
             (series.config(candidate, seed), self._place(series, candidate) / f"seed-{seed}")
             for series, candidate, seed in wanted
         ]
-        executed = execute_all(runs, jobs=self.jobs, watch=self.count, together=False)
+        executed = execute_all(runs, jobs=self.jobs, watch=self.count, together=self.together)
         for (config, folder), run in zip(runs, executed, strict=True):
             self.count(config, config.steps)
             if isinstance(run, StoredRun):  # a finished run is never resumed
