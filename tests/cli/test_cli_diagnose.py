@@ -35,6 +35,9 @@ def test_from_the_command_to_the_page(capsys, tmp_path):
     assert found["use"] in ("static", "mgda")
     wanted = 0 if found["use"] == "static" else 3
     assert run(capsys, TUG, *SMALL.split(), "--out", out, "--exit-code", "--quiet")[0] == wanted
+    assert main(["report", out]) == 0
+    page = (Path(out) / "report.html").read_text(encoding="utf-8")
+    assert found["sentence"].partition(":")[0] in page
 
 
 def test_a_look_alone(capsys, tmp_path):

@@ -3,7 +3,8 @@ r"""Angles and lengths of mean gradients, from those of a few batches, with boun
 Notation: n batches, M objectives, :math:`v_{b,m}` the gradient of objective m on batch b, and
 :math:`K_{ai,bj} = \langle v_{a,i}, v_{b,j} \rangle`. The inner products of the means,
 :math:`\langle \bar v_i, \bar v_j \rangle`, are off by :math:`\mathrm{tr}\,\Sigma_{ij}/n` on
-average: the same noise is in both factors. Products of *different* batches have no such part, so that
+average: the same noise is in both factors. Products of *different* batches have no such part, so
+that
 
 .. math:: U_{ij} = \frac{1}{n(n-1)} \sum_{a \ne b} K_{ai,bj}
 

@@ -48,6 +48,7 @@ from trimol.training import Diverged
 
 EXTENSIONS = 8  # how often there is more tried beyond an edge
 HELD_OUT = 5  # one sample in so many, where a task has no validation data
+PLATEAU = 1e-3  # of the size of the metrics: an extension that gains less is the last
 FEWEST = 10  # samples of train, or none is held out
 ROUND = 9  # trials of each contender between looks at the clock, where time is limited
 MOST_METRICS = 6  # exact hypervolumes of more take too long
@@ -213,7 +214,6 @@ class _Work:
         self._extend()
         rows = {name: self._rows(name) for name in self.series}
         settings = {name: self._chosen(name, own) for name, own in rows.items()}
-        self._note_edges(rows)
         costs = self._costs(settings)
         steps = {
             name: self.plan.steps if cost <= ALIKE else max(1, int(self.plan.steps / cost))
@@ -300,10 +300,11 @@ class _Work:
             self.tried[series.label].setdefault(series.key(candidate), []).append(run)
 
     def _extend(self) -> None:
-        """Try more beyond the edges, until what is best lies inside."""
+        """Try more beyond the edges, until what is best lies inside, or nothing is gained."""
+        best = {name: self._best(name) for name in self.series}
         for number in range(EXTENSIONS):
-            more = {name: self._beyond(name) for name in self.series}
-            if not any(more.values()):
+            more = {name: found for name in best if (found := self._beyond(name))}
+            if not more:
                 return
             self.stage(f"beyond the edges of what was tried, {number + 1}")
             count = sum(map(len, more.values()))
@@ -312,6 +313,23 @@ class _Work:
             for name, own in more.items():
                 series = self.series[name]
                 self.series[name] = replace(series, candidates=(*series.candidates, *own))
+            after = {name: self._best(name) for name in more}
+            best = {n: score for n, score in after.items() if score - best[n] > self._worth}
+        self.notes += [
+            f"{name}: after {EXTENSIONS} extensions the best setting is still at an edge of what "
+            "was tried."
+            for name in best
+            if self._beyond(name)
+        ]
+
+    def _best(self, name: str) -> float:
+        return max(float(row["score"]) for row in self._rows(name))
+
+    @property
+    def _worth(self) -> float:
+        """What a score must gain for an edge to be followed further."""
+        single = next(iter(self.scales.values())) if len(self.ways) == 1 else 1.0
+        return PLATEAU * single
 
     def _beyond(self, name: str) -> list[Candidate]:
         series = self.series[name]
@@ -353,14 +371,6 @@ class _Work:
             if isinstance(run, StoredRun)
         ]
         return {m: median(abs(own[m]) for own in values) or 1.0 for m in self.ways if values}
-
-    def _note_edges(self, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        for name in rows:
-            if self._beyond(name):
-                self.notes.append(
-                    f"{name}: after {EXTENSIONS} extensions the best setting is still at an edge "
-                    "of what was tried."
-                )
 
     # --- final runs -----------------------------------------------------------------------------
 
