@@ -190,9 +190,7 @@ def test_validation_data_are_held_out_of_train_where_there_are_none(tmp_path):
 
 
 def test_a_task_that_has_none_to_hold_out_is_refused(tmp_path):
-    with pytest.raises(
-        BadValue, match=r"sampled must have validation data .* a sampler of"
-    ):
+    with pytest.raises(BadValue, match=r"sampled must have validation data .* a sampler of"):
         trial(replace(PLAN, task=HERE + "Sampled"), tmp_path / "x")
     assert not (tmp_path / "x").exists()
     assert held_out(load(HERE + "Tug")) == 0

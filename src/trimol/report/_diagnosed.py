@@ -28,6 +28,7 @@ class GainFacts(BaseModel):
     budget: Literal["samples", "time"]
     way: Literal["higher", "lower"]
     base: float
+    scale: float
     mean: float
     ci: float | None
     wide: float | None
@@ -170,12 +171,12 @@ class Diagnosed:
                 label=gain.method,
                 metric=gain.metric,
                 timed=gain.budget == "time",
-                mean=gain.mean / abs(gain.base),
-                low=(gain.mean - (gain.ci or 0.0)) / abs(gain.base),
-                high=(gain.mean + (gain.ci or 0.0)) / abs(gain.base),
+                mean=gain.mean / gain.scale,
+                low=(gain.mean - (gain.ci or 0.0)) / gain.scale,
+                high=(gain.mean + (gain.ci or 0.0)) / gain.scale,
             )
             for gain in (self.trial.gains if self.trial else ())
-            if gain.base
+            if gain.scale > 0
         ]
 
     @property

@@ -448,7 +448,7 @@ class _Work:
         sure = [pair for pair in pairs if pair.method not in incomplete]
         for name in incomplete:
             self.notes.append(f"{name} diverged in final runs: it is not considered.")
-        return judge(sure, self.ways, baseline=BASELINE, reached=reached)
+        return judge(sure, self.ways, baseline=BASELINE, sizes=self.scales, reached=reached)
 
     def _points(self, name: str) -> list[list[dict[str, float]]]:
         """Every setting's metrics on validation data, seed by seed; those that came to an end."""
