@@ -51,8 +51,9 @@ class Options:
     """Passes through the data (of several sets, the longest), in place of steps."""
     batch_size: Annotated[int, typed(count, "N")] = 64
     """Samples a step, the same for all."""
-    trials: Annotated[Maybe[int], typed(count, "N", unset="9(M+1)")] = None
-    """Settings tried of static weighting and of each method; M is the number of objectives."""
+    trials: Annotated[Maybe[int], typed(count, "N", unset="per-task")] = None
+    """Settings tried of static weighting and of each method; by default 9 for each objective and 9
+    more."""
     tuning_seeds: Annotated[int, typed(count, "N")] = 3
     """Runs of each setting that is tried."""
     seeds: Annotated[int, typed(count, "N")] = 10

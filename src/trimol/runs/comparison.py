@@ -1,6 +1,5 @@
 """Compare methods on a task: the same starts and the same samples for all, several seeds."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -14,6 +13,7 @@ from trimol._checks import whole_number
 from trimol._failures import BadValue
 from trimol.errors._conflict import conflict_over_runs
 from trimol.runs._journal import Watch
+from trimol.runs._measured import columns, numbers, paired
 from trimol.runs._pool import execute_all
 from trimol.runs._variants import Variant, variants
 from trimol.runs.config import RunConfig, configure, equal_steps, task_of
@@ -23,7 +23,6 @@ from trimol.runs.study import Row, row
 from trimol.training import Diverged
 
 Value = TypeVar("Value")
-ERRORS = ("R_opt", "R_pop", "R_gen", "E_ca", "E_caw")
 # What steps that were looked at did (:mod:`trimol.training.records`).
 STEPS = (
     *("steps_raise_some", "steps_raise_all", "steps_worst_cosine"),
@@ -295,34 +294,8 @@ def judged_together(baseline: str, pairs: Sequence[tuple[str, str, Paired]]) -> 
     ]
 
 
-def numbers(record: Mapping[str, float]) -> dict[str, float]:
-    """What a run is compared by: test losses and metrics by name, then the errors."""
-    named = {
-        name.partition("/")[2]: value
-        for kind in ("test_loss/", "metric/")
-        for name, value in record.items()
-        if name.startswith(kind)
-    }
-    # |R_gen| of each run, as in the paper.
-    errors = {name: abs(record[name]) for name in ERRORS if name in record}
-    return {**named, **errors}
-
-
 def _looked(record: Mapping[str, float]) -> dict[str, float]:
     return {name: record[name] for name in STEPS if name in record}
-
-
-def columns(each: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
-    """Every number by its name, over the runs that have it.
-
-    >>> columns([{"a": 1.0}, {"a": 2.0, "b": 3.0}])
-    {'a': [1.0, 2.0], 'b': [3.0]}
-    """
-    values: dict[str, list[float]] = {}
-    for own in each:
-        for name, value in own.items():
-            values.setdefault(name, []).append(value)
-    return values
 
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
@@ -346,16 +319,3 @@ def _comparison(
     if len(failed) == len(configs):
         raise Diverged(f"every run diverged; {labels[failed[0][0].key]}: {failed[0][1]}")
     return Comparison(task, runs, failed, labels)
-
-
-def paired(first: Sequence[StoredRun], second: Sequence[StoredRun]) -> dict[str, Paired]:
-    """First and second, seed by seed, of every number that both have.
-
-    A metric that is NaN says that there is none.
-    """
-    before = {run.config.seed: numbers(run.record) for run in first}
-    pairs = [(before.get(run.config.seed, {}), numbers(run.record)) for run in second]
-    base = columns([{name: old[name] for name in own if name in old} for old, own in pairs])
-    other = columns([{name: own[name] for name in own if name in old} for old, own in pairs])
-    both = {name: Paired(base[name], other[name]) for name in other}
-    return {name: pair for name, pair in both.items() if all(map(math.isfinite, pair.apart))}

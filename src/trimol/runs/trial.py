@@ -34,9 +34,9 @@ from trimol.runs._grids import beyond_weights, grid, usual_trials
 from trimol.runs._journal import Progress
 from trimol.runs._judging import standing
 from trimol.runs._lock import locked
+from trimol.runs._measured import paired
 from trimol.runs._run_folders import RunFolders, Wanted
 from trimol.runs._tuning_tables import of_candidates
-from trimol.runs.comparison import paired
 from trimol.runs.config import task_of
 from trimol.runs.statistics import Interval, Paired, bootstrap
 from trimol.runs.store import StoredRun
@@ -119,7 +119,7 @@ class Trial:
         verdict: What the rule says.
         ways: The metrics that were judged by, and which way is better.
         settings: What was chosen, by contender.
-        tuning: One row per setting that was tried, as in `trimol.runs.Outcome.tuning`.
+        tuning: One row per setting that was tried, as in the ``tuning`` of `trimol.runs.Outcome`.
         costs: How long a step of each contender takes, in steps of the baseline.
         steps: The steps of each contender at equal time.
         runs: The final runs at equal samples, by contender.
