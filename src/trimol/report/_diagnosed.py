@@ -141,7 +141,7 @@ class Diagnosed:
     """A diagnosis that was read, checked.
 
     Args:
-        content: What `trimol.runs.diagnosis.read` gives.
+        content: What `trimol.runs._diagnosis_file.read` gives.
 
     Raises:
         StoreError: It is not what `trimol.diagnose` writes.
