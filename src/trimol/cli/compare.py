@@ -27,6 +27,7 @@ from trimol.cli._values import (
     typed,
     whole,
 )
+from trimol.cli._where import Jobs, On
 from trimol.methods._registry import COMPARED
 from trimol.runs._variants import Variant
 
@@ -87,10 +88,12 @@ class Options:
     """Steps between the task's metrics on validation and test data; 0 for never."""
     watch_every: Annotated[int, typed(whole, "N")] = 0
     """Steps between looks at whether a step raised a loss; 0 for never."""
+    watch_full_every: Annotated[int, typed(whole, "N")] = 0
+    """At every so many of these looks, the same on all training data; 0 for never."""
     measure_rho: Annotated[float, typed(nonnegative, "RHO")] = 0.0
     """ρ of the conflict-avoiding weights that E_ca compares with."""
-    jobs: Annotated[Maybe[int], typed(count, "N", unset="cores")] = None
-    """Runs at a time."""
+    jobs: Jobs = None
+    on: On = None
     retry: bool = False
     """Train runs again that diverged before; those that failed for another reason always are."""
     out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK")] = None
@@ -128,7 +131,7 @@ def _compared(
     """Run what is left to run, with progress shown."""
     from trimol.cli._compare_view import CompareView
     from trimol.runs import compare
-    from trimol.runs._pool import cores
+    from trimol.runs._pool import at_a_time
 
     every = max(1, steps // 10) if options.measure_every is None else options.measure_every
     seeds = "1 seed" if options.seeds == 1 else f"{options.seeds} seeds"
@@ -155,8 +158,10 @@ def _compared(
             measure_every=every,
             score_every=options.score_every,
             watch_every=options.watch_every,
+            watch_full_every=options.watch_full_every,
             optimizer=options.optimizer,
-            jobs=options.jobs or cores(),
+            jobs=at_a_time(options.jobs, options.on),
+            on=options.on,
             watch=watch,
             retry=options.retry,
             say=lambda line: print(line, file=sys.stderr),

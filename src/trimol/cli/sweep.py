@@ -26,6 +26,7 @@ from trimol.cli._values import (
     typed,
     whole,
 )
+from trimol.cli._where import Jobs, On
 from trimol.methods._registry import BASELINE, DEFAULT
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ class Options:
     that sum to one (simplex, or simplex:4 for multiples of 1/4).
 
     Trials that are on disk are not run again and stopped ones go on: after Ctrl-C, or for more
-    trials, type the command again. The task must have validation data; test data are not looked at.
+    trials, type the command again. tpe asks for as many trials of each method at once as there are
+    jobs, and learns from them then. The task must have validation data; test data are not looked at.
     """
 
     task: Positional[Annotated[str, typed(str, "TASK")]]
@@ -90,8 +92,8 @@ class Options:
     """Samples a step, the same for every method."""
     option: Annotated[UseAppendAction[Texts], arg(metavar="NAME=VALUE")] = ()
     """An option of the task, e.g. --option validation=287."""
-    jobs: Annotated[Maybe[int], typed(count, "N", unset="cores")] = None
-    """Runs at a time. tpe asks for so many trials of each method before it learns from them."""
+    jobs: Jobs = None
+    on: On = None
     out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK-sweep")] = None
     """Where to save the trials."""
     json: bool = False
@@ -144,7 +146,7 @@ def _searched(plan: "SweepPlan", options: Options, out: Path) -> "Sweep":
     """Run what is left to run, with progress shown."""
     from trimol.cli._sweep_view import SweepView
     from trimol.runs import sweep
-    from trimol.runs._pool import cores
+    from trimol.runs._pool import at_a_time
 
     totals = {m: len(plan.grids[m]) if plan.how == "grid" else plan.count for m in plan.methods}
     title = f"{options.task}: {sum(totals.values())} trials by {plan.how}"
@@ -156,7 +158,8 @@ def _searched(plan: "SweepPlan", options: Options, out: Path) -> "Sweep":
             view.advance(config, step)
             changed()
 
-        return sweep(plan, out, jobs=options.jobs or cores(), watch=watch, told=view.told)
+        jobs = at_a_time(options.jobs, options.on)
+        return sweep(plan, out, jobs=jobs, on=options.on, watch=watch, told=view.told)
 
 
 def _for_machines(found: "Sweep") -> dict[str, Any]:

@@ -4,11 +4,13 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import polars
 
+from trimol.maths.fronts import nondominated
 from trimol.runs import _spaces as spaces
 from trimol.runs._environment import environment
 from trimol.runs._judging import gains
@@ -58,7 +60,7 @@ class Sweep:
         ways = flat_goals(self.plan.goals)
         ended = [trial for trial in self.trials if trial.values]
         costs = [[_cost(t.values[goal], way) for goal, way in ways.items()] for t in ended]
-        return [t for t, own in zip(ended, costs, strict=True) if not _dominated(own, costs)]
+        return list(compress(ended, nondominated(costs))) if ended else []
 
     def edges(self, trial: Trial) -> list[str]:
         """The settings of a trial that are at an end of what could be tried."""
@@ -260,10 +262,3 @@ def _column(values: Sequence[Any]) -> Sequence[Any]:
 
 def _cost(value: float, way: str) -> float:
     return -value if way == "higher" else value
-
-
-def _dominated(own: Sequence[float], others: Sequence[Sequence[float]]) -> bool:
-    """Whether another is at least as good in all, and better in one."""
-    return any(
-        other != own and all(a <= b for a, b in zip(other, own, strict=True)) for other in others
-    )

@@ -290,11 +290,13 @@ class Work:
         plan: SweepPlan,
         folder: Path,
         *,
-        jobs: int,
+        jobs: int | None,
+        on: str | None,
         watch: Watch | None,
         told: Callable[[Sequence[Trial]], None] | None,
     ) -> None:
-        self.plan, self.folder, self.jobs, self.watch, self.told = plan, folder, jobs, watch, told
+        self.plan, self.folder, self.watch, self.told = plan, folder, watch, told
+        self.where: dict[str, Any] = {"jobs": jobs, "on": on}
         self.done: list[Trial] = []
         self.reached: dict[tuple[str, int], list[dict[str, float]]] = {}  # by method and rung
 
@@ -375,7 +377,7 @@ class Work:
             for seed in range(self.plan.seeds)
             for config in [self.plan.config(trial.method, trial.setting, seed, steps)]
         ]
-        executed = execute_all(runs, jobs=self.jobs, watch=self.watch, together=False)
+        executed = execute_all(runs, watch=self.watch, together=False, **self.where)
         for (_, path), run in zip(runs, executed, strict=True):
             if isinstance(run, StoredRun):  # a finished run is never resumed
                 (path / store.CHECKPOINT).unlink(missing_ok=True)

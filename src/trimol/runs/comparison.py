@@ -25,7 +25,10 @@ from trimol.training import Diverged
 Value = TypeVar("Value")
 ERRORS = ("R_opt", "R_pop", "R_gen", "E_ca", "E_caw")
 # What steps that were looked at did (:mod:`trimol.training.records`).
-STEPS = ("steps_raise_some", "steps_raise_all", "steps_worst_cosine")
+STEPS = (
+    *("steps_raise_some", "steps_raise_all", "steps_worst_cosine"),
+    *("full_raise_some", "full_raise_all", "full_worst_cosine"),
+)
 # Over seeds, the definition of E_ca (and an estimate of it without bias): see `summarise`.
 DEFINITION, UNBIASED = "E_ca_definition", "E_ca_unbiased"
 
@@ -103,11 +106,13 @@ def compare(
     precision: str = "no",
     optimizer: str | None = None,
     watch_every: int = 0,
-    jobs: int = 1,
+    watch_full_every: int = 0,
+    jobs: int | None = None,
     watch: Watch | None = None,
     together: bool = False,
     retry: bool = False,
     say: Callable[[str], None] | None = None,
+    on: str | None = None,
 ) -> Comparison:
     """Train a task with each method, ``seeds`` times, at equal samples.
 
@@ -135,7 +140,9 @@ def compare(
         precision: ``"no"``, ``"bf16"`` or ``"fp16"``.
         optimizer: The same for all methods, by its name (`RunConfig`); None: the task's own.
         watch_every: Look at every so many steps whether it raised a loss; with 0 never.
-        jobs: How many runs at a time, in processes of their own.
+        watch_full_every: At every so many of these looks, the same on all training data.
+        jobs: How many runs at a time, in processes of their own; by default one, and on a cluster
+            as many as it has CPUs.
         watch: Called with a run's configuration, its steps done and, after a measurement, the
             record.
         together: Whether runs that differ in their seed only train together, where the model is
@@ -144,6 +151,7 @@ def compare(
         retry: Whether runs that diverged before are trained again.
         say: Told, in a line each, of runs that failed before for another reason: these are tried
             again.
+        on: A Ray cluster to run them on (`execute_all`).
 
     Raises:
         Diverged: Every run diverged. Where some did, the others go on: see `Comparison.failed`.
@@ -177,13 +185,16 @@ def compare(
             precision=precision,
             optimizer=optimizer,
             watch_every=watch_every,
+            watch_full_every=watch_full_every,
         )
         for seed in range(whole_number("seeds", seeds, least=1))  # all methods, seed by seed
         for v in compared
     ]
     labels = _all_different(compared, configs)
     jobs_ = [(config, Path(folder) / folder_name(config)) for config in configs]
-    executed = execute_all(jobs_, jobs=jobs, watch=watch, together=together, retry=retry, say=say)
+    executed = execute_all(
+        jobs_, jobs=jobs, watch=watch, together=together, retry=retry, say=say, on=on
+    )
     return _comparison(task, labels, configs, executed)
 
 

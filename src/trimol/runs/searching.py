@@ -7,6 +7,7 @@ from trimol._checks import whole_number
 from trimol.runs import _sweep_results as results
 from trimol.runs._journal import Watch
 from trimol.runs._lock import locked
+from trimol.runs._pool import cores
 from trimol.runs._proposals import JOURNAL, Grid, Proposals, Sampled, TrialJournal
 from trimol.runs._storage import make_folder
 from trimol.runs._sweep_results import Sweep
@@ -22,7 +23,8 @@ def sweep(
     plan: SweepPlan,
     folder: Path | str,
     *,
-    jobs: int = 1,
+    jobs: int | None = None,
+    on: str | None = None,
     watch: Watch | None = None,
     told: Callable[[Sequence[Trial]], None] | None = None,
 ) -> Sweep:
@@ -35,8 +37,9 @@ def sweep(
     Args:
         plan: What is searched.
         folder: Where the runs are stored.
-        jobs: How many runs at a time. TPE asks for as many trials of each method before it learns
+        jobs: How many runs at a time (`execute_all`). TPE asks for as many trials of each method before it learns
             from them, so another number finds other trials; a search that was begun keeps its own.
+        on: A Ray cluster to run them on (`execute_all`).
         watch: Called with a run's configuration, its steps done and its record or None.
         told: Called with trials that came to an end, in their order.
 
@@ -54,15 +57,16 @@ def sweep(
         >>> found.best["static"].setting
         {'lr': 3.0}
     """
-    path, jobs = Path(folder), whole_number("jobs", jobs, least=1)
+    path, many = Path(folder), 1 if on is None else cores()
+    many = many if jobs is None else whole_number("jobs", jobs, least=1)
     make_folder(path)
     with locked(path):
         if plan.how == "grid":
             sources: dict[str, Proposals] = {m: Grid(own) for m, own in plan.grids.items()}
-            at_once = _CHUNK * jobs
+            at_once = _CHUNK * many
         else:
-            sources, at_once = _sampled(plan, path / JOURNAL, jobs)
-        trials = Work(plan, path, jobs=jobs, watch=watch, told=told).run(sources, at_once)
+            sources, at_once = _sampled(plan, path / JOURNAL, many)
+        trials = Work(plan, path, jobs=jobs, on=on, watch=watch, told=told).run(sources, at_once)
         found = Sweep(plan, tuple(trials), path)
         save(results.study(found), path)
     return found
