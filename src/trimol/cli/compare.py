@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from trimol.cli import _hyperparameters as hyperparameters
 from trimol.cli import _method_list as method_list
 from trimol.cli import _setup as setup
 from trimol.cli._live import shown
@@ -173,7 +172,7 @@ def _compared(
 
 def _checked(options: Options, compared: Sequence[Variant], given: Mapping[str, Any]) -> list[str]:
     """What tells the methods' runs apart; what is wrong with one is said before anything runs."""
-    from trimol.runs.config import configure
+    from trimol.runs.config import check_method, configure
 
     found = []
     with usage():
@@ -187,7 +186,7 @@ def _checked(options: Options, compared: Sequence[Variant], given: Mapping[str, 
                 task_options=given,
                 hyperparameters=variant.hyperparameters,
             )
-            hyperparameters.check(config)
+            check_method(config)
             found.append(_setting_of(config))
     for place, own in enumerate(found):
         if own in found[:place]:

@@ -17,3 +17,7 @@ from trimol.runs._signals import Interrupted as Interrupted
 from trimol.runs.store import StoredRun as StoredRun
 from trimol.runs._variants import Variant as Variant
 from trimol.runs.study import Row as Row
+from trimol.runs._trials import SweepPlan as SweepPlan
+from trimol.runs._trials import Trial as Trial
+from trimol.runs._sweep_results import Sweep as Sweep
+from trimol.runs.searching import sweep as sweep
