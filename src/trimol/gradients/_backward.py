@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trimol.gradients._checkpoints import explained
 from trimol.gradients._params import as_real
 
 
@@ -22,14 +23,15 @@ def pulled(
     Outputs and inputs are tensors or edges of the graph; u, one of the ``cotangents`` for each
     output, is 1 by default. ``batched``: they have a leading dimension, for one backward of all.
     """
-    gradients = torch.autograd.grad(
-        outputs,
-        inputs,
-        cotangents,
-        retain_graph=retain,
-        allow_unused=True,
-        is_grads_batched=batched,
-    )
+    with explained():
+        gradients = torch.autograd.grad(
+            outputs,
+            inputs,
+            cotangents,
+            retain_graph=retain,
+            allow_unused=True,
+            is_grads_batched=batched,
+        )
     batch = cotangents.shape[:1] if batched else ()
     return [
         x.new_zeros(*batch, *x.shape) if g is None else dense(g)

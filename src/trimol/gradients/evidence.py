@@ -30,6 +30,7 @@ from trimol.gradients._absent import (
 )
 from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import dense, gradient, norm, pulled
+from trimol.gradients._checkpoints import check_repeatable, explained
 from trimol.gradients._delivery import AS_IT_IS, Delivery
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._guard import Guarding, guard
@@ -266,6 +267,7 @@ class Evidence:
             keep_gradient: Keep G2 λ for `scalar`, which must then be called with the same λ: the
                 second draw's graph is freed, and needs no other backward.
         """
+        check_repeatable(node for graph in self.graphs for node in graph.nodes)
         place = min(1, len(self.draws) - 1)
         second, keep_gradient = self.draws[place], keep_gradient and place == 1
         # Hooks on the parameters are for the user's backward to run, once: it needs the graph.
@@ -585,7 +587,7 @@ class Evidence:
         if not self.others:
             return []
         shares = [w.to(vector) / len(draws) for vector, w in zip(draws, weights, strict=True)]
-        with self.apart(), hooks.muted(self.others):
+        with self.apart(), hooks.muted(self.others), explained():
             # A sparse gradient stays one: its optimizer may insist.
             total: Sequence[Tensor] = torch.autograd.grad(
                 draws, self.others, shares, retain_graph=True, materialize_grads=True
