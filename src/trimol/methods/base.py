@@ -126,7 +126,7 @@ class Method(nn.Module):
         guard: bool = False,
     ) -> None:
         super().__init__()
-        self.params = tuple(checked(params))
+        self.params = tuple(checked(params, real=False))
         self.names = checks.names(objectives)
         self.objectives = len(self.names)
         self._start: dict[str, Tensor] = {}
