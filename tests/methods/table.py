@@ -94,6 +94,8 @@ VARIANTS: dict[str, Row] = {
         settings={"gamma": 10.0, "inner": 20, "momentum": 0.5, "normalize": True},
         equivariant=False,
     ),
+    # Three objectives leave one product a step: some are solved by it, some exactly.
+    "mgda-products": TABLE["mgda"].variant(settings={"solver": "products", "gap": 0.3}),
     "mgda-chunk": TABLE["mgda"].variant(settings={"chunk": 2}),
     "modo-simultaneous": TABLE["modo"].variant(settings={"simultaneous": True}, moves_with="old"),
     "modo-three-draws": TABLE["modo"].variant(settings={"draws": 3}, moves_on=slice(2, 3)),
