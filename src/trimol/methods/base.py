@@ -30,6 +30,8 @@ from trimol.methods._reach import Reach
 from trimol.methods._restart import look_at_optimizer
 
 Metric = Literal["step", "gradient"]
+Searched = tuple[float, float] | Literal["simplex"]  # `Method.search`
+SIMPLEX: Literal["simplex"] = "simplex"
 Needs = Literal["nothing", "losses", "gramian", "product", "jacobian", "representation"]
 State = Mapping[str, Tensor]
 
@@ -95,12 +97,16 @@ class Method(nn.Module):
         weights: λ, one entry per objective, in float64.
         info: What the last step saw, or ``None`` before the first.
         shown: The hyper-parameters that ``print(method)`` shows.
+        search: The hyper-parameters to try several values of where the method is tuned
+            (`trimol.diagnose`): each with the range to begin with, (least, largest) of a positive
+            number without an upper limit, or `SIMPLEX` for weights.
     """
 
     needs: ClassVar[Needs]
     summary: ClassVar[str]
     reference: ClassVar[str]
     shown: ClassVar[tuple[str, ...]] = ()
+    search: ClassVar[Mapping[str, Searched]] = {}
     draws: int = 1
     weights: Tensor
     step: Tensor

@@ -1,11 +1,12 @@
 """Fixed weights: the baseline that every other method has to beat."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from torch import Tensor
 
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs
+from trimol.methods.base import SIMPLEX, Method, Needs, Searched
 
 
 class Static(Method):
@@ -31,6 +32,7 @@ class Static(Method):
     needs: ClassVar[Needs] = "nothing"
     summary: ClassVar[str] = "Fixed weights: plain training on a weighted sum of the losses."
     reference: ClassVar[str] = "chen2023three"
+    search: ClassVar[Mapping[str, Searched]] = {"weights": SIMPLEX}
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """The same weights as before."""

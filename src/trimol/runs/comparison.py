@@ -281,8 +281,7 @@ def differences(compared: Comparison) -> list[Difference]:
     pairs = [
         (method, metric, pair)
         for method in others
-        for metric, pair in _paired(compared.runs[first], compared.runs[method]).items()
-        if all(map(math.isfinite, pair.apart))  # a metric that is NaN says that there is none
+        for metric, pair in paired(compared.runs[first], compared.runs[method]).items()
     ]
     return judged_together(first, pairs)
 
@@ -349,10 +348,14 @@ def _comparison(
     return Comparison(task, runs, failed, labels)
 
 
-def _paired(first: Sequence[StoredRun], second: Sequence[StoredRun]) -> dict[str, Paired]:
-    """First and second, seed by seed, of every number that both have."""
+def paired(first: Sequence[StoredRun], second: Sequence[StoredRun]) -> dict[str, Paired]:
+    """First and second, seed by seed, of every number that both have.
+
+    A metric that is NaN says that there is none.
+    """
     before = {run.config.seed: numbers(run.record) for run in first}
     pairs = [(before.get(run.config.seed, {}), numbers(run.record)) for run in second]
     base = columns([{name: old[name] for name in own if name in old} for old, own in pairs])
     other = columns([{name: own[name] for name in own if name in old} for old, own in pairs])
-    return {name: Paired(base[name], other[name]) for name in other}
+    both = {name: Paired(base[name], other[name]) for name in other}
+    return {name: pair for name, pair in both.items() if all(map(math.isfinite, pair.apart))}
