@@ -95,12 +95,15 @@ class Method(nn.Module):
         weights: λ, one entry per objective, in float64.
         info: What the last step saw, or ``None`` before the first.
         shown: The hyper-parameters that ``print(method)`` shows.
+        prefers: The hyper-parameter that takes a preference, a point of the simplex: with it
+            `trimol.runs.front` makes the points of a front. None where there is none.
     """
 
     needs: ClassVar[Needs]
     summary: ClassVar[str]
     reference: ClassVar[str]
     shown: ClassVar[tuple[str, ...]] = ()
+    prefers: ClassVar[str | None] = None
     draws: int = 1
     weights: Tensor
     step: Tensor

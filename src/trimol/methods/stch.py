@@ -60,6 +60,7 @@ class STCH(Method):
     )
     reference: ClassVar[str] = "lin2024smooth"
     shown: ClassVar[tuple[str, ...]] = ("mu",)
+    prefers: ClassVar[str | None] = "prefer"
 
     def __init__(
         self,
