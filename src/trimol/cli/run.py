@@ -20,6 +20,7 @@ from trimol.cli._values import (
     nonnegative,
     optimizer_name,
     positive,
+    schedule_name,
     typed,
     whole,
 )
@@ -51,6 +52,8 @@ class Options:
     """The method that weighs the losses (see `trimol methods`)."""
     lr: Annotated[Maybe[float], typed(positive, "ALPHA", unset="per-task")] = None
     """Step size of the optimizer; by default what the task has for the method."""
+    schedule: Annotated[Maybe[str], typed(schedule_name, "NAME", unset="constant")] = None
+    """How the step size falls to 0 over the steps: constant (it stays), linear or cosine."""
     optimizer: Annotated[Maybe[str], typed(optimizer_name, "NAME", unset="per-task")] = None
     """sgd, momentum (SGD with 0.9), nesterov, adam, adamw, rmsprop or adagrad, as torch has them;
     by default what the task has."""
@@ -118,6 +121,7 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
             options.task,
             options.method,
             lr=options.lr,
+            schedule=options.schedule,
             hyperparameters=values,
             task_options=given,
             steps=steps,

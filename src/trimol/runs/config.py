@@ -24,7 +24,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from trimol import methods
+from trimol._checks import Names, in_order
 from trimol._failures import BadValue
+from trimol.methods._registry import outline
 from trimol.tasks import Settings, Task, load
 from trimol.tasks import _answers as answers
 from trimol.tasks.loading import blaming, file_of, source
@@ -52,7 +54,12 @@ def _keys_as_numbers(value: Any) -> Any:
     return value
 
 
+def _none_if_constant(value: Any) -> Any:
+    return None if value == "constant" else value
+
+
 Plain = Annotated[dict[str, Any], BeforeValidator(_keys_as_numbers)]
+Falling = Annotated[Schedule | None, BeforeValidator(_none_if_constant)]
 
 
 class RunConfig(BaseModel):
@@ -66,7 +73,8 @@ class RunConfig(BaseModel):
         lr: α, the step size of the optimizer.
         optimizer: ``"sgd"``, ``"momentum"`` (SGD with 0.9), ``"nesterov"``, ``"adam"``,
             ``"adamw"``, ``"rmsprop"`` or ``"adagrad"``, as torch has them; None: the task's own.
-        schedule: How α falls to 0 over the steps: ``"linear"`` or ``"cosine"``; None: it stays.
+        schedule: How α falls to 0 over the steps: ``"linear"`` or ``"cosine"``; None or
+            ``"constant"``: it stays.
         steps: How many steps to take.
         batch_size: Samples a step, over all draws (of the first step, where batches grow).
         seed: Decides the parameters at the start, the samples of every step and, where the task
@@ -100,7 +108,7 @@ class RunConfig(BaseModel):
     hyperparameters: Plain = Field(default_factory=dict)
     lr: Annotated[FiniteFloat, Field(gt=0)]
     optimizer: OptimizerName | None = None
-    schedule: Schedule | None = None
+    schedule: Falling = None
     steps: NonNegativeInt
     batch_size: PositiveInt = 64
     seed: NonNegativeInt = 0
@@ -135,6 +143,12 @@ class RunConfig(BaseModel):
         text = json.dumps(decisive, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
+    @property
+    def movement(self) -> dict[str, str]:
+        """Optimizer and schedule, where they are not the default."""
+        own = {"optimizer": self.optimizer, "schedule": self.schedule}
+        return {name: value for name, value in own.items() if value is not None}
+
     def differences(self, other: "RunConfig") -> list[str]:
         """The names of the fields that decide the result and differ."""
         return [
@@ -159,7 +173,8 @@ def configure(
         task: A task's name, or ``path/to/file.py:Class``.
         method: The method's name.
         lr: α. By default the task's setting for this method.
-        hyperparameters: The method's own; they go before the task's settings.
+        hyperparameters: The method's own; they go before the task's settings. One number an
+            objective may also be given by the objectives' names: ``{"prefer": {"a": 1, "b": 0}}``.
         task_options: Keyword arguments of the task's constructor.
         others: The other fields of `RunConfig`.
 
@@ -174,7 +189,8 @@ def configure(
         trimol._failures.BadValue: static has no hyper-parameter 'gamma': it has weights, every, ...
     """
     known = hyperparameters_of(method)
-    settings = task_of(task, task_options).settings.get(method, Settings())
+    made = task_of(task, task_options)
+    settings = made.settings.get(method, Settings())
     chosen = {**settings.method, **(hyperparameters or {})}
     for name in chosen:
         if name not in known:
@@ -188,11 +204,22 @@ def configure(
         task=task if file is None else str(file.resolve()) + task.rpartition(".py")[2],
         task_options=dict(task_options or {}),
         method=method,
-        hyperparameters=chosen,
+        hyperparameters=_in_order(method, chosen, made.objectives),
         lr=settings.lr if lr is None else lr,
         source=source(task),
         **others,
     )
+
+
+def _in_order(method: str, values: Mapping[str, Any], objectives: Names) -> dict[str, Any]:
+    """Numbers by the objectives' names as lists, but for parameters that are such mappings."""
+    by_name = {p.name for p in outline(method).parameters if "Mapping[" in " ".join(p.types)}
+    return {
+        name: in_order(name, value, objectives)
+        if isinstance(value, Mapping) and name not in by_name
+        else value
+        for name, value in values.items()
+    }
 
 
 def steps_per_epoch(
