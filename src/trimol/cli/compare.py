@@ -88,6 +88,8 @@ class Options:
     """Steps between the task's metrics on validation and test data; 0 for never."""
     watch_every: Annotated[int, typed(whole, "N")] = 0
     """Steps between looks at whether a step raised a loss; 0 for never."""
+    watch_full_every: Annotated[int, typed(whole, "N")] = 0
+    """At every so many of these looks, the same on all training data; 0 for never."""
     measure_rho: Annotated[float, typed(nonnegative, "RHO")] = 0.0
     """ρ of the conflict-avoiding weights that E_ca compares with."""
     jobs: Annotated[Maybe[int], typed(count, "N", unset="cores")] = None
@@ -156,6 +158,7 @@ def _compared(
             measure_every=every,
             score_every=options.score_every,
             watch_every=options.watch_every,
+            watch_full_every=options.watch_full_every,
             optimizer=options.optimizer,
             jobs=options.jobs or cores(),
             watch=watch,

@@ -71,6 +71,8 @@ class Options:
     """Steps between the task's metrics on validation and test data; 0 for never."""
     watch_every: Annotated[int, typed(whole, "N")] = 0
     """Steps between looks at whether a step raised a loss; 0 for never."""
+    watch_full_every: Annotated[int, typed(whole, "N")] = 0
+    """At every so many of these looks, the same on all training data; 0 for never."""
     measure_rho: Annotated[Maybe[float], typed(nonnegative, "RHO", unset="method-rho")] = None
     """ρ of the conflict-avoiding weights that E_ca compares with. (--rho is the method's own.)"""
     checkpoint_every: Annotated[int, typed(whole, "N")] = 100
@@ -130,6 +132,7 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
             measure_every=every,
             score_every=options.score_every,
             watch_every=options.watch_every,
+            watch_full_every=options.watch_full_every,
             optimizer=options.optimizer,
             checkpoint_every=options.checkpoint_every,
             precision=options.precision,

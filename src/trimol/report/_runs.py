@@ -18,7 +18,8 @@ from trimol.training.records import HARDLY
 # seed, and when a run was measured and saved.
 ASIDE = (
     *("task", "task_options", "source", "seed"),
-    *("measure_every", "measure_at", "validation_only", "watch_every", "checkpoint_every"),
+    *("measure_every", "measure_at", "validation_only"),
+    *("watch_every", "watch_full_every", "checkpoint_every"),
 )
 
 
@@ -161,6 +162,8 @@ def command(config: RunConfig) -> str:
         flags["score-every"] = config.score_every
     if config.watch_every:
         flags["watch-every"] = config.watch_every
+    if config.watch_full_every:
+        flags["watch-full-every"] = config.watch_full_every
     flags |= config.movement
     if config.precision != "no":
         flags["precision"] = config.precision

@@ -45,7 +45,7 @@ class FrontPoint:
     """A trained model as a point of a front.
 
     Attributes:
-        method: What it was trained by.
+        method: What it was trained by: a method's name, or a variant's label.
         seed: The seed of its run.
         preference: What was asked for, on the simplex.
         refined: Whether it was added where the front was thin.
@@ -131,7 +131,7 @@ def spaces(task: Task, *, validation: bool) -> tuple[Space, ...]:
 
 
 def point(
-    run: StoredRun, preference: Weights, among: Sequence[Space], *, refined: bool
+    run: StoredRun, method: str, preference: Weights, among: Sequence[Space], *, refined: bool
 ) -> FrontPoint:
     """What a finished run reached."""
     record: dict[str, Any] = {**run.record, **_scored(run)}
@@ -141,10 +141,7 @@ def point(
         if name.startswith(METRIC)
     }
     values = {space.name: _values(record, space) for space in among}
-    config = run.config
-    return FrontPoint(
-        config.method, config.seed, preference, refined, run.path, values, metrics, {}
-    )
+    return FrontPoint(method, run.config.seed, preference, refined, run.path, values, metrics, {})
 
 
 def _values(record: Mapping[str, Any], space: Space) -> tuple[float, ...]:

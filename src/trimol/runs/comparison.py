@@ -25,7 +25,10 @@ from trimol.training import Diverged
 Value = TypeVar("Value")
 ERRORS = ("R_opt", "R_pop", "R_gen", "E_ca", "E_caw")
 # What steps that were looked at did (:mod:`trimol.training.records`).
-STEPS = ("steps_raise_some", "steps_raise_all", "steps_worst_cosine")
+STEPS = (
+    *("steps_raise_some", "steps_raise_all", "steps_worst_cosine"),
+    *("full_raise_some", "full_raise_all", "full_worst_cosine"),
+)
 # Over seeds, the definition of E_ca (and an estimate of it without bias): see `summarise`.
 DEFINITION, UNBIASED = "E_ca_definition", "E_ca_unbiased"
 
@@ -103,6 +106,7 @@ def compare(
     precision: str = "no",
     optimizer: str | None = None,
     watch_every: int = 0,
+    watch_full_every: int = 0,
     jobs: int = 1,
     watch: Watch | None = None,
     together: bool = False,
@@ -135,6 +139,7 @@ def compare(
         precision: ``"no"``, ``"bf16"`` or ``"fp16"``.
         optimizer: The same for all methods, by its name (`RunConfig`); None: the task's own.
         watch_every: Look at every so many steps whether it raised a loss; with 0 never.
+        watch_full_every: At every so many of these looks, the same on all training data.
         jobs: How many runs at a time, in processes of their own.
         watch: Called with a run's configuration, its steps done and, after a measurement, the
             record.
@@ -165,8 +170,8 @@ def compare(
             v.method,
             task_options=task_options,
             hyperparameters={**(hyperparameters or {}).get(v.method, {}), **v.hyperparameters},
-            lr=_first_given(v.lr, lr, v.method),
-            schedule=_first_given(v.schedule, schedule, v.method),
+            lr=first_given(v.lr, lr, v.method),
+            schedule=first_given(v.schedule, schedule, v.method),
             steps=counts[v.method],
             batch_size=batch_size,
             seed=seed,
@@ -177,6 +182,7 @@ def compare(
             precision=precision,
             optimizer=optimizer,
             watch_every=watch_every,
+            watch_full_every=watch_full_every,
         )
         for seed in range(whole_number("seeds", seeds, least=1))  # all methods, seed by seed
         for v in compared
@@ -187,7 +193,7 @@ def compare(
     return _comparison(task, labels, configs, executed)
 
 
-def _first_given(own: Value | None, given: Value | Mapping[str, Value] | None, method: str) -> Any:
+def first_given(own: Value | None, given: Value | Mapping[str, Value] | None, method: str) -> Any:
     """A variant's own, else what is given for all methods, or for this one."""
     if own is not None:
         return own

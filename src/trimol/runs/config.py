@@ -20,6 +20,7 @@ from pydantic import (
     ValidationError,
     field_serializer,
     field_validator,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -38,7 +39,7 @@ _WITHOUT_EFFECT = {"checkpoint_every"}
 # Came later than the first runs on disk: unset is how those were run, and their names stay.
 _LATER = {
     *("score_every", "measure_at", "validation_only", "schedule"),
-    *("optimizer", "watch_every"),
+    *("optimizer", "watch_every", "watch_full_every"),
 }
 _TASKS_KEPT = 4  # with their data
 _tasks: dict[tuple[str | None, ...], Task] = {}
@@ -88,6 +89,8 @@ class RunConfig(BaseModel):
             with 0 never.
         watch_every: Look at every so many steps whether it raised a loss (`trimol.StepWatch`); with
             0 never.
+        watch_full_every: At every so many of these looks, the same on all training data; with 0
+            never.
         checkpoint_every: Save a checkpoint every so many steps; with 0 when interrupted only.
         precision: ``"no"`` (as the model is), ``"bf16"`` or ``"fp16"`` (mixed).
         source: SHA-256 of the file of a user's own task.
@@ -118,6 +121,7 @@ class RunConfig(BaseModel):
     validation_only: bool = False
     score_every: NonNegativeInt = 0
     watch_every: NonNegativeInt = 0
+    watch_full_every: NonNegativeInt = 0
     checkpoint_every: NonNegativeInt = 0
     precision: Literal["no", "bf16", "fp16"] = "no"
     source: str | None = None
@@ -128,6 +132,14 @@ class RunConfig(BaseModel):
         if any(a >= b for a, b in pairwise(steps)):
             raise PydanticCustomError("rising", "must be rising numbers")
         return steps
+
+    @model_validator(mode="after")
+    def _looks(self) -> "RunConfig":
+        if self.watch_full_every and not self.watch_every:
+            raise PydanticCustomError(
+                "looks", "watch_full_every says at which looks of watch_every: that must be above 0"
+            )
+        return self
 
     @field_serializer("task_options", "hyperparameters")
     def _plain(self, value: dict[str, Any]) -> Any:

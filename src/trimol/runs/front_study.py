@@ -30,7 +30,8 @@ from trimol.runs._front_tables import save_front
 from trimol.runs._journal import Watch
 from trimol.runs._pool import execute_all
 from trimol.runs._preferences import Weights, even, thin
-from trimol.runs.comparison import folder_name
+from trimol.runs._variants import Variant, variants
+from trimol.runs.comparison import first_given, folder_name
 from trimol.runs.config import RunConfig, configure, equal_steps, task_of
 from trimol.runs.store import StoredRun
 from trimol.tasks import Task
@@ -47,7 +48,7 @@ KNOWN = 500  # points of a known front
 
 def front(
     task: str,
-    by: Sequence[str] = SPREADING,
+    by: Sequence[str | Variant] = SPREADING,
     *,
     folder: Path | str,
     steps: int,
@@ -57,8 +58,8 @@ def front(
     batch_size: int = 64,
     task_options: Mapping[str, Any] | None = None,
     hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
-    lr: Mapping[str, float] | None = None,
-    schedule: str | None = None,
+    lr: float | Mapping[str, float] | None = None,
+    schedule: str | Mapping[str, str] | None = None,
     optimizer: str | None = None,
     precision: str = "no",
     reference: Sequence[float] | None = None,
@@ -78,7 +79,8 @@ def front(
 
     Args:
         task: A task's name, or ``path/to/file.py:Class``.
-        by: The names of methods that take a preference (`trimol.methods.Method.prefers`).
+        by: Methods that take a preference (`trimol.methods.Method.prefers`), by name, or `Variant`
+            for settings of one.
         folder: Where the runs are stored.
         steps: Steps of each run.
         points: How many preferences, spread evenly on the simplex; or the preferences.
@@ -88,8 +90,9 @@ def front(
         batch_size: Samples per step.
         task_options: Keyword arguments of the task's constructor.
         hyperparameters: Of some methods, by name; they go before the task's settings.
-        lr: Of some methods, by name.
-        schedule: How the step size falls: ``"linear"`` or ``"cosine"``; None: it stays.
+        lr: α of all methods, or of some, by name.
+        schedule: How α falls to 0 over the steps (``"constant"``, ``"linear"``, ``"cosine"``), for
+            all methods, or for some, by name.
         optimizer: The same for all, by its name (`RunConfig`); None: the task's own.
         precision: ``"no"``, ``"bf16"`` or ``"fp16"``.
         reference: The losses up to which the hypervolume is taken. By default the worst of all
@@ -112,37 +115,36 @@ def front(
         [[0.0, 0.9], [0.6, 0.6], [0.9, 0.0]]
     """
     made = task_of(task, task_options)
+    compared = _checked(by, hyperparameters or {})
     asked = _preferences(points, made)
-    checked_reference = _reference(reference, made)
+    given_reference = _reference(reference, made)
     refine = whole_number("refine", refine, least=0)
-    settings = {
-        "task_options": task_options,
-        "batch_size": batch_size,
-        "schedule": schedule,
-        "optimizer": optimizer,
-        "precision": precision,
-    }
-    given = {"jobs": jobs, "watch": watch, "together": together, "retry": retry, "say": say}
     with blaming(task):
         validated = answers.data(made).validation is not None
     runner = _Runner(
-        task=task,
         folder=Path(folder),
         seeds=whole_number("seeds", seeds, least=1),
-        steps={name: equal_steps(task, name, steps, batch_size, task_options) for name in by},
-        settings=settings | {"checkpoint_every": max(1, steps // CHECKPOINTS)},
-        hyperparameters=_own(by, hyperparameters or {}),
-        lr=lr or {},
+        steps=steps,
         scored=validated,
-        execution=given,
+        settings={
+            "task": task,
+            "task_options": task_options,
+            "batch_size": batch_size,
+            "optimizer": optimizer,
+            "precision": precision,
+            "checkpoint_every": max(1, steps // CHECKPOINTS),
+        },
+        own={"hyperparameters": hyperparameters, "lr": lr, "schedule": schedule},
+        execution={"jobs": jobs, "together": together, "retry": retry, "say": say},
+        watch=watch,
     )
     among = spaces(made, validation=validated)
-    trials = runner.run([(name, preference) for name in by for preference in asked])
+    trials = runner.run([(variant, preference) for variant in compared for preference in asked])
     while refine:
-        more = _thin(trials, by, among, min(AT_ONCE, refine))
+        more = _thin(trials, compared, among, min(AT_ONCE, refine))
         trials += runner.run(more, refined=True)
         refine = refine - AT_ONCE if more and refine > AT_ONCE else 0
-    found = _front(task, by, runner.seeds, trials, among, checked_reference, made)
+    found = _front(task, compared, runner.seeds, trials, among, given_reference, made)
     save_front(found, runner.folder, command)
     return found
 
@@ -151,6 +153,7 @@ def front(
 class _Trial:
     """A preference of a method, with one seed, and what came of it."""
 
+    label: str
     preference: Weights
     refined: bool
     config: RunConfig
@@ -161,76 +164,79 @@ class _Trial:
 class _Runner:
     """Makes and executes the runs of preferences."""
 
-    task: str
     folder: Path
     seeds: int
-    steps: Mapping[str, int]
-    settings: Mapping[str, Any]
-    hyperparameters: Mapping[str, Mapping[str, Any]]
-    lr: Mapping[str, float]
+    steps: int
     scored: bool  # whether there are validation data to look at in the end
+    settings: Mapping[str, Any]  # of all runs
+    own: Mapping[str, Any]  # what a method may have of its own
     execution: Mapping[str, Any]
+    watch: Watch | None
 
     def run(
-        self, wanted: Sequence[tuple[str, Weights]], *, refined: bool = False
+        self, wanted: Sequence[tuple[Variant, Weights]], *, refined: bool = False
     ) -> list[_Trial]:
         """Execute the runs of some preferences of methods, for every seed."""
         asked = [
-            (preference, self._config(name, preference, seed))
+            (variant, preference, self._config(variant, preference, seed))
             for seed in range(self.seeds)
-            for name, preference in wanted
+            for variant, preference in wanted
         ]
-        jobs = [(config, self.folder / folder_name(config)) for _, config in asked]
+        jobs = [(config, self.folder / folder_name(config)) for _, _, config in asked]
         self._tell(jobs)
-        executed = execute_all(jobs, **self.execution)
+        executed = execute_all(jobs, watch=self.watch, **self.execution)
         return [
-            _Trial(preference, refined, config, result)
-            for (preference, config), result in zip(asked, executed, strict=True)
+            _Trial(variant.label, preference, refined, config, result)
+            for (variant, preference, config), result in zip(asked, executed, strict=True)
         ]
 
-    def _config(self, name: str, preference: Weights, seed: int) -> RunConfig:
+    def _config(self, variant: Variant, preference: Weights, seed: int) -> RunConfig:
+        name, own = variant.method, self.own
         steer = methods.get(name).prefers
-        assert steer is not None  # `_own` has looked
-        steps = self.steps[name]
+        assert steer is not None  # `_checked` has looked
+        common = (own["hyperparameters"] or {}).get(name, {})
+        settings = self.settings
+        steps = equal_steps(
+            settings["task"], name, self.steps, settings["batch_size"], settings["task_options"]
+        )
         return configure(
-            self.task,
-            name,
-            hyperparameters={**self.hyperparameters.get(name, {}), steer: list(preference)},
-            lr=self.lr.get(name),
+            method=name,
+            hyperparameters={**common, **variant.hyperparameters, steer: list(preference)},
+            lr=first_given(variant.lr, own["lr"], name),
+            schedule=first_given(variant.schedule, own["schedule"], name),
             steps=steps,
             seed=seed,
             score_every=steps if self.scored else 0,
-            **self.settings,
+            **settings,
         )
 
     def _tell(self, jobs: Sequence[tuple[RunConfig, Path]]) -> None:
         """Of the runs that are there already."""
-        watch = self.execution["watch"]
         for config, folder in jobs:
-            if watch is not None and (folder / store.SUMMARY).exists():
-                watch(config, config.steps, None)
+            if self.watch is not None and (folder / store.SUMMARY).exists():
+                self.watch(config, config.steps, None)
 
 
 def _thin(
-    trials: Sequence[_Trial], by: Sequence[str], among: Sequence[Space], count: int
-) -> list[tuple[str, Weights]]:
+    trials: Sequence[_Trial], by: Sequence[Variant], among: Sequence[Space], count: int
+) -> list[tuple[Variant, Weights]]:
     """Where the fronts of methods are thin, by the means over seeds of the training losses."""
     (train,) = (space for space in among if space.name == TRAIN)
     found = []
-    for name in by:
+    for variant in by:
         reached: dict[Weights, list[FrontPoint]] = {}
-        for p in _points([t for t in trials if t.config.method == name], among):
+        for p in _points([t for t in trials if t.label == variant.label], among):
             if all(map(math.isfinite, p.values[TRAIN])):
                 reached.setdefault(p.preference, []).append(p)
         means = [lowered(own, train).mean(0) for own in reached.values()]
         if len(means) > 1:
-            found += [(name, new) for new in thin([*reached], np.array(means), count)]
+            found += [(variant, new) for new in thin([*reached], np.array(means), count)]
     return found
 
 
 def _points(trials: Sequence[_Trial], among: Sequence[Space]) -> list[FrontPoint]:
     return [
-        point(trial.result, trial.preference, among, refined=trial.refined)
+        point(trial.result, trial.label, trial.preference, among, refined=trial.refined)
         for trial in trials
         if isinstance(trial.result, StoredRun)
     ]
@@ -238,7 +244,7 @@ def _points(trials: Sequence[_Trial], among: Sequence[Space]) -> list[FrontPoint
 
 def _front(
     task: str,
-    by: Sequence[str],
+    by: Sequence[Variant],
     seeds: int,
     trials: Sequence[_Trial],
     among: Sequence[Space],
@@ -251,12 +257,14 @@ def _front(
     among = [space for space in among if space.name != GOALS or _measured(trials, space)]
     points = judged(_points(trials, among), among)
     references = {
-        space.name: derived(points, space) if reference is None or space.name == GOALS else reference
+        space.name: derived(points, space)
+        if reference is None or space.name == GOALS
+        else reference
         for space in among
     }
     return Front(
         task=task,
-        methods=tuple(by),
+        methods=tuple(variant.label for variant in by),
         seeds=seeds,
         spaces=tuple(among),
         points=points,
@@ -281,22 +289,20 @@ def _known(made: Task, task: str, among: Sequence[Space]) -> dict[str, Array]:
     return {name: at.double().cpu().numpy() for name, at in found.items() if at is not None}
 
 
-def _own(
-    by: Sequence[str], given: Mapping[str, Mapping[str, Any]]
-) -> Mapping[str, Mapping[str, Any]]:
-    """The methods' hyper-parameters; none may be the one that takes the preference."""
-    if isinstance(by, str) or not by or len(set(by)) < len(by):
-        raise BadValue(f"by must be one or more different names of methods, found {by!r}")
-    for name in by:
+def _checked(by: Sequence[str | Variant], common: Mapping[str, Mapping[str, Any]]) -> list[Variant]:
+    """The methods; each takes a preference, and none is given one."""
+    checked = variants(by)
+    for variant in checked:
+        name = variant.method
         steer = methods.get(name).prefers
         if steer is None:
             raise BadValue(
                 f"by must be methods that take a preference, {', '.join(preferring())}, found "
                 f"{name!r}"
             )
-        if steer in given.get(name, {}):
+        if steer in {**common.get(name, {}), **variant.hyperparameters}:
             raise BadValue(f"{name}: {steer} takes the preferences of the points: do not set it")
-    return given
+    return checked
 
 
 def _preferences(points: int | Sequence[Sequence[float]], made: Task) -> list[Weights]:

@@ -4,12 +4,21 @@ from functools import partial
 
 from torch import Tensor
 
-from trimol.training.loop import Run, drawn, over_processes
+from trimol.tasks import Batch
+from trimol.tasks import _answers as answers
+from trimol.training.assessment import samples_in, share_of
+from trimol.training.loop import Run, drawn, over_processes, place
 from trimol.training.watch import StepWatch
 
 
-def watched(run: Run, every: int) -> StepWatch:
+def watched(run: Run, every: int, full_every: int = 0) -> StepWatch:
     """A watch over all parameters of a run's model; a batch is the number of its step.
+
+    Args:
+        run: The run.
+        every: Steps from one look to the next.
+        full_every: Look at the effect on all training data, too, at every so many looks; with 0
+            never.
 
     Example:
         >>> from trimol.tasks import get
@@ -25,12 +34,20 @@ def watched(run: Run, every: int) -> StepWatch:
         objectives=run.task.objectives,
         every=every,
         model=run.model,
+        train=share_of(run.data.train, run.task.at_once) if full_every else None,
+        full_every=full_every or 1,
+        size=partial(samples_in, run.task),
     )
 
 
-def _losses(run: Run, step: int) -> Tensor:
-    """F of the whole batch of a step, all draws together: the mean over processes of this."""
-    (indices,) = run.sampler.indices(step)
+def _losses(run: Run, batch: int | Batch) -> Tensor:
+    """F of a batch of training data; of a step's number, F of its whole batch.
+
+    That is all draws together: the mean over processes of this.
+    """
+    if not isinstance(batch, int):
+        return answers.losses(run.task, run.model, place(run, batch))
+    (indices,) = run.sampler.indices(batch)
     own = drawn(run, indices)
     if own.counts is None:
         return own.losses
