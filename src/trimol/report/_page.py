@@ -16,13 +16,15 @@ from urllib.parse import quote
 from trimol._failures import BadValue
 from trimol._version import __version__
 from trimol.report import _curves as curves
+from trimol.report import _front as fronts
 from trimol.report import _interactive as interactive
 from trimol.report import _printed as printed
 from trimol.report import _summary as summary
 from trimol.report._curves import Cosines, Curves
+from trimol.report._front import FrontFigure
 from trimol.report._numbers import count, number
 from trimol.report._reading import read
-from trimol.report._runs import Comparison, Setting, command, comparisons
+from trimol.report._runs import Comparison, Setting, command, comparisons, slugs
 from trimol.report._step_effects import NOTE, TITLE, step_effects
 from trimol.report._style import Look, looks, needed
 from trimol.report._triangle import Triangle, triangle
@@ -40,7 +42,7 @@ KINDS = {".svg": "image/svg+xml", ".png": "image/png"}
 LONG_TABLE = 40
 # The largest figure that is put into the page, in bytes.
 LARGEST = 2**25
-Info = Curves | Cosines | Triangle
+Info = Curves | Cosines | Triangle | FrontFigure
 View = dict[str, Any]  # what the template shows of something, by the names it uses
 
 
@@ -121,7 +123,8 @@ def write_page(folder: Path) -> Written:
     compared = comparisons(runs)
     style = looks(label for comparison in compared for label in comparison.labels)
     views = [_comparison(comparison, style, folder) for comparison in compared]
-    told = [_study(study, folder, left_out) for study in studies]
+    names = slugs([study.name for study in studies])
+    told = [_study(s, slug, folder, left_out) for s, slug in zip(studies, names, strict=True)]
     page = _rendered(folder, views, told, left_out)
     files.write(folder / PAGE, page.encode("utf-8", "replace"))
     unfinished = [line for comparison in compared for line in summary.unfinished(comparison)]
@@ -166,7 +169,7 @@ def _comparison(comparison: Comparison, style: Mapping[str, Look], folder: Path)
         "final": summary.final(comparison),
         "steps": step_effects({setting.label: setting.runs for setting in comparison.settings}),
         "legend": [(label, look, GLYPHS[look.symbol]) for label, look in chosen],
-        "figures": [_figure(info, comparison, style, folder) for info in infos if info],
+        "figures": [_figure(info, comparison.slug, style, folder) for info in infos if info],
         "absent": summary.absent(comparison),
         "settings": summary.settings(comparison),
         "environments": _environments(comparison),
@@ -178,7 +181,7 @@ def _comparison(comparison: Comparison, style: Mapping[str, Look], folder: Path)
     }
 
 
-def _figure(info: Info, comparison: Comparison, style: Mapping[str, Look], folder: Path) -> View:
+def _figure(info: Info, slug: str, style: Mapping[str, Look], folder: Path) -> View:
     """A figure: panels, what can be chosen, the files, and a table beside it."""
     # Beside its title, a panel has the setting that all of it belongs to, if there is one.
     if isinstance(info, Curves):
@@ -187,6 +190,9 @@ def _figure(info: Info, comparison: Comparison, style: Mapping[str, Look], folde
     elif isinstance(info, Cosines):
         drawn, plots = printed.cosines(info), interactive.cosines(info)
         titles = [(setting.label, setting.label) for setting in info.settings]
+    elif isinstance(info, FrontFigure):
+        drawn, plots = printed.front(info, style), interactive.front(info, style)
+        titles = [("", "")]
     else:
         drawn, plots = printed.triangle(info, style), interactive.triangle(info, style)
         titles = [("", "")]
@@ -196,7 +202,7 @@ def _figure(info: Info, comparison: Comparison, style: Mapping[str, Look], folde
             {"title": title, "label": label, "plot": interactive.embedded(plot)}
             for (title, label), plot in zip(titles, plots, strict=True)
         ],
-        "links": _save(drawn, f"{comparison.slug}-{info.name}", folder),
+        "links": _save(drawn, f"{slug}-{info.name}", folder),
         **{name: getattr(info, name, ()) for name in ("kinds", "scales", "progress", "steps")},
         "table": summary.relative(info) if isinstance(info, Triangle) else None,
     }
@@ -246,16 +252,32 @@ def _may_be_linked(path: Path, folder: Path) -> bool:
     return path.is_file() and within(folder, path)
 
 
-def _study(study: Study, folder: Path, left_out: list[str]) -> View:
+def _study(study: Study, slug: str, folder: Path, left_out: list[str]) -> View:
     home = folder if study.folder is None else study.folder
     own = [home / name for name in (results.FILE, *study.files)]
     return {
         "study": study,
+        **_front(study, slug, folder),
         "pictures": pictures(study, left_out),
         "rows": summary.measured_and_paper(study),
-        "long": len(study.rows) > LONG_TABLE,
+        "long": len(study.rows) > LONG_TABLE or fronts.is_front(study),
         "environment": _facts(study.environment),
         "links": [_link(path, folder) for path in own if _may_be_linked(path, folder)],
+    }
+
+
+def _front(study: Study, slug: str, folder: Path) -> View:
+    """The figures, sentences and points of a front; nothing of any other study."""
+    if not fronts.is_front(study):
+        return {"figures": [], "legend": [], "said": [], "marks": "", "listings": []}
+    infos = fronts.figures(study)
+    style = looks(label for info in infos for label in info.labels)
+    return {
+        "figures": [_figure(info, slug, style, folder) for info in infos],
+        "legend": [(label, look, GLYPHS[look.symbol]) for label, look in style.items()],
+        "said": [*fronts.sentences(study), fronts.HOW_TO_READ],
+        "marks": fronts.MARKS,
+        "listings": [(label, fronts.listing(study, label)) for label in style],
     }
 
 
@@ -290,7 +312,7 @@ def _rendered(
     )
     script = _asset("page.js")
     # Without figures there is nothing to draw, and two megabytes less to carry.
-    library, its_hash = _library() if any(view["figures"] for view in views) else ("", "")
+    library, its_hash = _library() if any(v["figures"] for v in (*views, *studies)) else ("", "")
     page: str = environment.from_string(_asset("page.html.jinja")).render(
         title=folder.resolve().name or "trimol",
         comparisons=views,

@@ -4,20 +4,20 @@ import math
 from collections.abc import Mapping, Sequence
 from os.path import relpath
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import polars
 
 from trimol.runs import study as results
 from trimol.runs._environment import environment
-from trimol.runs._front_points import INDICATORS, Front, FrontPoint, Space
+from trimol.runs._front_points import INDICATORS, LOSSES, Front, FrontPoint
 from trimol.runs.comparison import Difference, judged_together
 from trimol.runs.statistics import Paired, interval
 from trimol.runs.study import Row, Study, row
 
 POINTS, KNOWN = "points", "known"  # the tables' names
 KIND = "front"  # the first word of the study's name
+DIFFERENCE = "hypervolume difference"
 
 
 def front_study(front: Front, folder: Path, command: str = "") -> Study:
@@ -51,19 +51,27 @@ def front_rows(front: Front) -> list[Row]:
 
     ``metric`` is ``hypervolume`` (higher is better), ``nondominated`` (how many points are),
     ``spacing`` or, where the true front is known, ``igd`` (lower is better); ``data`` is where it
-    was taken. The mean is over seeds.
+    was taken. The mean is over seeds. Then, for every method but the first, the ``hypervolume
+    difference`` from the first, seed by seed, with Holm's ``p``.
     """
-    return [
+    found = [
         {
             **row(method, name, values),
             "ci": interval(values),
             "data": space.name,
             "reference": list(front.references[space.name]),
+            "reference_from": "user" if front.given and space.name in LOSSES else "runs",
+            "better": ["lower" if sign > 0 else "higher" for sign in space.signs],
         }
         for method in front.methods
         for space in front.spaces
         for name in INDICATORS
         if (values := [v for v in front.indicator(name, method, space) if math.isfinite(v)])
+    ]
+    return found + [
+        {**row(d.method, DIFFERENCE, [d.mean]), "n": d.n, "ci": d.ci, "p": d.p}
+        | {"from": d.baseline, "data": front.spaces[0].name}
+        for d in front_differences(front)
     ]
 
 
@@ -73,15 +81,10 @@ def front_differences(front: Front) -> list[Difference]:
     first, *others = front.methods
     base = front.indicator("hypervolume", first, space)
     pairs = [
-        (name, "hypervolume", Paired(base, front.indicator("hypervolume", name, space)))
+        (name, DIFFERENCE, Paired(base, front.indicator("hypervolume", name, space)))
         for name in others
     ]
     return judged_together(first, pairs)
-
-
-def means(points: Sequence[FrontPoint], space: Space) -> list[float]:
-    """Where points of several seeds are on average."""
-    return [fmean(own) for own in zip(*(p.values[space.name] for p in points), strict=True)]
 
 
 def as_plain(p: FrontPoint, front: Front) -> dict[str, Any]:
