@@ -285,11 +285,10 @@ def _dots(study: Study, kind: str) -> Iterator[Dots]:
 
 
 def _known(study: Study, kind: str) -> tuple[tuple[float, ...], ...]:
-    table = study.tables.get(KNOWN)
-    if table is None or kind == GOALS:
+    table, axes = study.tables.get(KNOWN), _axes(study, kind)
+    if table is None or {*table.columns} != {*axes, "data"}:
         return ()
-    own = table.filter(table["data"] == kind).drop("data")
-    return tuple(sorted(own.rows()))
+    return tuple(sorted(table.filter(table["data"] == kind).select(axes).rows()))
 
 
 def _text(p: dict[str, Any]) -> str:
