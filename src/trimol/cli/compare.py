@@ -28,6 +28,7 @@ from trimol.cli._values import (
     typed,
     whole,
 )
+from trimol.cli._where import Jobs, On
 from trimol.methods._registry import COMPARED
 from trimol.runs._variants import Variant
 
@@ -92,8 +93,8 @@ class Options:
     """At every so many of these looks, the same on all training data; 0 for never."""
     measure_rho: Annotated[float, typed(nonnegative, "RHO")] = 0.0
     """ρ of the conflict-avoiding weights that E_ca compares with."""
-    jobs: Annotated[Maybe[int], typed(count, "N", unset="cores")] = None
-    """Runs at a time."""
+    jobs: Jobs = None
+    on: On = None
     retry: bool = False
     """Train runs again that diverged before; those that failed for another reason always are."""
     out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK")] = None
@@ -131,7 +132,7 @@ def _compared(
     """Run what is left to run, with progress shown."""
     from trimol.cli._compare_view import CompareView
     from trimol.runs import compare
-    from trimol.runs._pool import cores
+    from trimol.runs._pool import at_a_time
 
     every = max(1, steps // 10) if options.measure_every is None else options.measure_every
     seeds = "1 seed" if options.seeds == 1 else f"{options.seeds} seeds"
@@ -160,7 +161,8 @@ def _compared(
             watch_every=options.watch_every,
             watch_full_every=options.watch_full_every,
             optimizer=options.optimizer,
-            jobs=options.jobs or cores(),
+            jobs=at_a_time(options.jobs, options.on),
+            on=options.on,
             watch=watch,
             retry=options.retry,
             say=lambda line: print(line, file=sys.stderr),

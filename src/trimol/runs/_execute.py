@@ -420,5 +420,5 @@ def started(task: Task, config: RunConfig) -> Run:
         optimizer=config.optimizer,
     )
     if config.watch_every:
-        run.watch = watched(run, config.watch_every, config.watch_full_every)
+        run.watch = watched(run, config.watch_every, full_every=config.watch_full_every)
     return run

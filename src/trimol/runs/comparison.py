@@ -107,11 +107,12 @@ def compare(
     optimizer: str | None = None,
     watch_every: int = 0,
     watch_full_every: int = 0,
-    jobs: int = 1,
+    jobs: int | None = None,
     watch: Watch | None = None,
     together: bool = False,
     retry: bool = False,
     say: Callable[[str], None] | None = None,
+    on: str | None = None,
 ) -> Comparison:
     """Train a task with each method, ``seeds`` times, at equal samples.
 
@@ -140,7 +141,8 @@ def compare(
         optimizer: The same for all methods, by its name (`RunConfig`); None: the task's own.
         watch_every: Look at every so many steps whether it raised a loss; with 0 never.
         watch_full_every: At every so many of these looks, the same on all training data.
-        jobs: How many runs at a time, in processes of their own.
+        jobs: How many runs at a time, in processes of their own; by default one, and on a cluster
+            as many as it has CPUs.
         watch: Called with a run's configuration, its steps done and, after a measurement, the
             record.
         together: Whether runs that differ in their seed only train together, where the model is
@@ -149,6 +151,7 @@ def compare(
         retry: Whether runs that diverged before are trained again.
         say: Told, in a line each, of runs that failed before for another reason: these are tried
             again.
+        on: A Ray cluster to run them on (`execute_all`).
 
     Raises:
         Diverged: Every run diverged. Where some did, the others go on: see `Comparison.failed`.
@@ -189,7 +192,9 @@ def compare(
     ]
     labels = _all_different(compared, configs)
     jobs_ = [(config, Path(folder) / folder_name(config)) for config in configs]
-    executed = execute_all(jobs_, jobs=jobs, watch=watch, together=together, retry=retry, say=say)
+    executed = execute_all(
+        jobs_, jobs=jobs, watch=watch, together=together, retry=retry, say=say, on=on
+    )
     return _comparison(task, labels, configs, executed)
 
 
