@@ -82,7 +82,9 @@ def test_two_objectives_are_halved_where_neighbours_are_farthest_apart(reached, 
 
 @given(
     st.integers(2, 4).flatmap(
-        lambda m: st.lists(st.lists(st.floats(0, 1), min_size=m, max_size=m), min_size=3, max_size=8)
+        lambda m: st.lists(
+            st.lists(st.floats(0, 1), min_size=m, max_size=m), min_size=3, max_size=8
+        )
     ),
     st.integers(1, 5),
     st.floats(1e-9, 1e9),

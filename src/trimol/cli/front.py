@@ -28,6 +28,7 @@ from trimol.cli._values import (
     typed,
     whole,
 )
+from trimol.cli._where import Jobs, On
 from trimol.methods._registry import SPREADING, preferring
 
 if TYPE_CHECKING:
@@ -78,8 +79,8 @@ class Options:
     """A step size, schedule or hyper-parameter, e.g. --set stch.mu=0.01; by default the task's."""
     option: Annotated[UseAppendAction[Texts], arg(metavar="NAME=VALUE")] = ()
     """An option of the task, e.g. --option hidden=128."""
-    jobs: Annotated[Maybe[int], typed(count, "N", unset="cores")] = None
-    """Runs at a time."""
+    jobs: Jobs = None
+    on: On = None
     retry: bool = False
     """Train runs again that diverged before; those that failed for another reason always are."""
     out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK-front")] = None
@@ -129,7 +130,7 @@ def _made(
     """Run what is left to run, with progress shown."""
     from trimol.cli._front_view import FrontView
     from trimol.runs import front
-    from trimol.runs._pool import cores
+    from trimol.runs._pool import at_a_time
 
     planned = (options.points + options.refine) * options.seeds
     title = f"{options.task}: {planned} runs of {steps} steps by {', '.join(options.by)}"
@@ -154,7 +155,8 @@ def _made(
             schedule=options.schedule,
             optimizer=options.optimizer,
             reference=options.reference,
-            jobs=options.jobs or cores(),
+            jobs=at_a_time(options.jobs, options.on),
+            on=options.on,
             watch=watch,
             retry=options.retry,
             say=lambda line: print(line, file=sys.stderr),

@@ -63,7 +63,8 @@ def front(
     optimizer: str | None = None,
     precision: str = "no",
     reference: Sequence[float] | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
+    on: str | None = None,
     watch: Watch | None = None,
     together: bool = False,
     retry: bool = False,
@@ -97,7 +98,8 @@ def front(
         precision: ``"no"``, ``"bf16"`` or ``"fp16"``.
         reference: The losses up to which the hypervolume is taken. By default the worst of all
             nondominated points, and a tenth of their range more.
-        jobs: How many runs at a time, in processes of their own.
+        jobs: How many runs at a time; by default one, and on a cluster as many as it has CPUs.
+        on: A Ray cluster, as for `compare`.
         watch: As for `compare`; runs that are there already are told of, too.
         together: As for `compare`.
         retry: Whether runs that diverged before are trained again.
@@ -135,7 +137,7 @@ def front(
             "checkpoint_every": max(1, steps // CHECKPOINTS),
         },
         own={"hyperparameters": hyperparameters, "lr": lr, "schedule": schedule},
-        execution={"jobs": jobs, "together": together, "retry": retry, "say": say},
+        execution={"jobs": jobs, "on": on, "together": together, "retry": retry, "say": say},
         watch=watch,
     )
     among = spaces(made, validation=validated)
