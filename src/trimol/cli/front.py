@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg
 
+from trimol.cli import _hyperparameters as hyperparameters
 from trimol.cli import _method_list as method_list
 from trimol.cli import _setup as setup
 from trimol.cli._live import shown
@@ -97,6 +98,7 @@ def main(arguments: Sequence[str]) -> int:
     by = _checked_methods(options)
     given = setup.checked_options(options.task, options.option)
     steps = setup.steps(options, given, default=STEPS)
+    _check(options, by, given)
     out = options.out or Path("runs", f"{setup.name_of(options.task, given)}-front")
     command = shlex.join(["trimol", "front", *arguments])
     found = _made(options, by, given, steps, out, command)
@@ -117,6 +119,24 @@ def _checked_methods(options: Options) -> "list[Variant]":
                 f"{variant.method!r}"
             )
     return by
+
+
+def _check(options: Options, by: "Sequence[Variant]", given: Mapping[str, Any]) -> None:
+    """Let the methods look at their hyper-parameters before anything runs."""
+    from trimol.runs.config import configure
+
+    with usage():
+        for variant in by:
+            own, rate = dict(variant.hyperparameters), variant.lr or options.lr
+            config = configure(
+                options.task,
+                variant.method,
+                lr=rate,
+                steps=1,
+                task_options=given,
+                hyperparameters=own,
+            )
+            hyperparameters.check(config)
 
 
 def _made(

@@ -25,7 +25,7 @@ def front_study(front: Front, folder: Path, command: str = "") -> Study:
     tables = {POINTS: polars.DataFrame([_listed(p, front, folder) for p in front.points])}
     if front.known:
         tables[KNOWN] = polars.concat(
-            polars.DataFrame(at, schema=[*space.axes]).with_columns(
+            polars.DataFrame(at, schema=[*space.axes], orient="row").with_columns(
                 polars.lit(space.name).alias("data")
             )
             for space in front.spaces

@@ -32,7 +32,7 @@ from trimol.runs._pool import execute_all
 from trimol.runs._preferences import Weights, even, thin
 from trimol.runs._variants import Variant, variants
 from trimol.runs.comparison import first_given, folder_name
-from trimol.runs.config import RunConfig, configure, equal_steps, task_of
+from trimol.runs.config import RunConfig, configure, equal_steps, steps_per_epoch, task_of
 from trimol.runs.store import StoredRun
 from trimol.tasks import Task
 from trimol.tasks import _answers as answers
@@ -121,6 +121,7 @@ def front(
     asked = _preferences(points, made)
     given_reference = _reference(reference, made)
     refine = whole_number("refine", refine, least=0)
+    steps_per_epoch(task, batch_size, task_options)  # says if there are too few samples
     with blaming(task):
         validated = answers.data(made).validation is not None
     runner = _Runner(
