@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
     given = setup.checked_options(options.task, options.option)
     steps = setup.steps(options, given, default=STEPS)
     configs = _checked(options, compared, given)
-    out = options.out or Path("runs", _name(options.task, given))
+    out = options.out or Path("runs", setup.name_of(options.task, given))
     comparison = _compared(options, out, steps, given, dict(zip(configs, compared, strict=True)))
     if options.json:
         files = [str(run.path) for runs in comparison.runs.values() for run in runs]
@@ -198,13 +198,6 @@ def _checked(options: Options, compared: Sequence[Variant], given: Mapping[str, 
 def _setting_of(config: "RunConfig") -> str:
     own = {"lr", "schedule", "method", "hyperparameters"}
     return config.model_dump_json(include=own)
-
-
-def _name(task: str, given: Mapping[str, Any]) -> str:
-    from trimol.tasks import load
-
-    with usage():
-        return load(task, given).name
 
 
 def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> None:

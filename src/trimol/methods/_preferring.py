@@ -1,14 +1,14 @@
 """What the methods have in common that look for the point of the front that a preference names."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, Unpack
+from collections.abc import Iterable, Sequence
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.methods.base import SIMPLEX, Method, Objectives, Options, Searched
+from trimol.methods.base import Method, Objectives, Options
 
 
 class PreferringOptions(Options, total=False):
@@ -32,8 +32,6 @@ class PreferringMethod(Method):
         ideal: z, at most the least value of each loss; zero by default.
         weights: λ before the first step; matters only where that step's evidence is not finite.
     """
-
-    search: ClassVar[Mapping[str, Searched]] = {"prefer": SIMPLEX}
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from trimol.gradients import Evidence
 from trimol.gradients._delivery import Heads, Length
 from trimol.maths import box
 from trimol.methods._gramian import each
-from trimol.methods.base import SIMPLEX, Method, Metric, Needs, Objectives, Searched
+from trimol.methods.base import Method, Metric, Needs, Objectives
 
 
 def preference_multipliers(gramian: Tensor, demand: Tensor, cap: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ class Preference(Method):
     )
     reference: ClassVar[str] = "gong2021automatic"
     shown: ClassVar[tuple[str, ...]] = ("bounds", "progress", "kappa")
-    search: ClassVar[Mapping[str, Searched]] = {"prefer": SIMPLEX}
+    prefers: ClassVar[str | None] = "prefer"
 
     def __init__(
         self,

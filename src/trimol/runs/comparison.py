@@ -173,8 +173,8 @@ def compare(
             v.method,
             task_options=task_options,
             hyperparameters={**(hyperparameters or {}).get(v.method, {}), **v.hyperparameters},
-            lr=_first_given(v.lr, lr, v.method),
-            schedule=_first_given(v.schedule, schedule, v.method),
+            lr=first_given(v.lr, lr, v.method),
+            schedule=first_given(v.schedule, schedule, v.method),
             steps=counts[v.method],
             batch_size=batch_size,
             seed=seed,
@@ -198,7 +198,7 @@ def compare(
     return _comparison(task, labels, configs, executed)
 
 
-def _first_given(own: Value | None, given: Value | Mapping[str, Value] | None, method: str) -> Any:
+def first_given(own: Value | None, given: Value | Mapping[str, Value] | None, method: str) -> Any:
     """A variant's own, else what is given for all methods, or for this one."""
     if own is not None:
         return own
