@@ -1,6 +1,6 @@
 from trimol.runs.comparison import Comparison as Comparison
 from trimol.runs.comparison import Difference as Difference
-from trimol.runs.comparison import compare as compare
+from trimol.runs.comparing import compare as compare
 from trimol.runs.comparison import differences as differences
 from trimol.runs.comparison import summarise as summarise
 from trimol.runs.config import RunConfig as RunConfig
