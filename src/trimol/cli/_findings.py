@@ -5,10 +5,10 @@ from dataclasses import replace
 from statistics import fmean
 
 from trimol.report._numbers import interval
-from trimol.runs._measured import ERRORS
 from trimol.runs._sentences import compared as said
 from trimol.runs.comparison import (
     DEFINITION,
+    ERRORS,
     STEPS,
     UNBIASED,
     Comparison,

@@ -13,9 +13,8 @@ import polars
 from trimol.paper import _printed_mnist as paper
 from trimol.paper._studies import Context, get
 from trimol.runs import study as results
-from trimol.runs._measured import columns, numbers
 from trimol.runs._over_seeds import at_end, run_over_seeds, seconds, table_of
-from trimol.runs.comparison import DEFINITION, UNBIASED, settings_of
+from trimol.runs.comparison import DEFINITION, UNBIASED, columns, numbers, settings_of
 from trimol.runs.config import RunConfig, equal_steps
 from trimol.runs.study import Row, Study
 

@@ -23,9 +23,8 @@ from trimol.paper import _printed_mnist as paper
 from trimol.paper import table3
 from trimol.paper._studies import Context, get
 from trimol.report._numbers import number
-from trimol.runs._measured import columns, numbers
 from trimol.runs._over_seeds import at_end, run_over_seeds
-from trimol.runs.comparison import Difference, judged_together
+from trimol.runs.comparison import Difference, columns, judged_together, numbers
 from trimol.runs.config import RunConfig
 from trimol.runs.statistics import Paired
 from trimol.runs.store import StoredRun

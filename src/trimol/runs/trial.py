@@ -34,9 +34,9 @@ from trimol.runs._grids import beyond_weights, grid, usual_trials
 from trimol.runs._journal import Progress
 from trimol.runs._judging import standing
 from trimol.runs._lock import locked
-from trimol.runs._measured import paired
 from trimol.runs._run_folders import RunFolders, Wanted
 from trimol.runs._tuning_tables import of_candidates
+from trimol.runs.comparison import paired
 from trimol.runs.config import task_of
 from trimol.runs.statistics import Interval, Paired, bootstrap
 from trimol.runs.store import StoredRun

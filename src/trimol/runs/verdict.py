@@ -23,7 +23,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Literal
 
-from trimol.runs._measured import ERRORS, paired
+from trimol.runs.comparison import ERRORS, paired
 from trimol.runs.statistics import LEVEL, Paired, holm, interval
 from trimol.runs.store import StoredRun
 from trimol.tasks.task import Better
