@@ -131,7 +131,8 @@ class Valley(Toy):
 
     def model(self) -> nn.Module:
         """A little off the start."""
-        return Point(torch.as_tensor(self.start).double() + 0.3 * torch.randn(2, dtype=torch.float64))
+        off = 0.3 * torch.randn(2, dtype=torch.float64)
+        return Point(torch.as_tensor(self.start).double() + off)
 
     def data(self) -> Data:
         """Test and validation data are the population."""
