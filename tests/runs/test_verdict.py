@@ -124,7 +124,7 @@ def test_the_limit_is_the_upper_end_for_all_comparisons(count):
         t = stats.t.ppf(1 - 0.05 / count / 2, len(apart) - 1)
         ends.append((fmean(apart) + t * stdev(apart) / math.sqrt(len(apart))) / base)
     limit = judge(pairs, WAYS, baseline="static").limit
-    assert limit.most / limit.base == pytest.approx(max(ends), rel=1e-6)
+    assert limit.most == pytest.approx(max(ends), rel=1e-6)
 
 
 def test_on_noise_a_method_is_named_in_one_study_in_twenty_at_most():
@@ -184,6 +184,27 @@ def test_a_limit_is_never_rounded_down(share):
 
 
 def test_a_baseline_of_zero_has_no_shares():
-    gain = Gain("m", "x", "samples", "higher", 0.0, 0.5, 0.1, 0.2, 5, 0.001)
+    gain = Gain("m", "x", "samples", "higher", 0.0, 0.0, 0.5, 0.1, 0.2, 5, 0.001)
     assert gain.share == math.inf
     assert gain.better
+
+
+def test_next_to_nothing_is_not_beaten_by_less():
+    """Both found the minimum, 0: static to 1e-12, the method to 1e-15."""
+    base = [1e-12 * (1 + 0.1 * i) for i in range(6)]
+    both = Paired(base, [value * 1e-3 for value in base])
+    pairs = [Pair("a", "loss", both)]
+    assert judge(pairs, WAYS, baseline="static").use == "a"
+    found = judge(pairs, WAYS, baseline="static", sizes={"loss": 0.5})
+    assert (found.use, found.kind("a")) == ("static", "alike")
+    assert found.limit.most < 1e-9
+    # And the other way round: no harm either.
+    turned = [Pair("a", "loss", Paired(both.own, both.base)), pair("a", "accuracy", 0.05)]
+    assert judge(turned, WAYS, baseline="static", sizes={"loss": 0.5}).use == "a"
+
+
+def test_the_size_changes_nothing_where_numbers_are_of_that_size():
+    pairs = [pair("a", "accuracy", 0.05), pair("a", "loss", 0.001, seed=7, noise=1e-5)]
+    with_sizes = judge(pairs, WAYS, baseline="static", sizes={"accuracy": 1.5, "loss": 1.5})
+    assert with_sizes == judge(pairs, WAYS, baseline="static")
+    assert with_sizes.kind("a") == "trades"

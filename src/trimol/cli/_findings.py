@@ -98,7 +98,9 @@ def weights(compared: Comparison) -> list[tuple[str, list[float], list[float]]]:
 
 def failures(compared: Comparison) -> list[str]:
     """A line for every run that diverged."""
-    return [f"{config.method}, seed {config.seed}: {said}" for config, said in compared.failed]
+    return [
+        f"{compared.label(config)}, seed {config.seed}: {said}" for config, said in compared.failed
+    ]
 
 
 def _means(runs: Sequence[StoredRun], kind: str) -> list[float]:

@@ -75,8 +75,7 @@ def worse(first: Record, last: Record) -> str:
 def setting(config: "RunConfig") -> str:
     """How a method was run, in a few words."""
     own = {(f"method.{k}" if k == "lr" else k): v for k, v in config.hyperparameters.items()}
-    moved = {} if config.optimizer is None else {"optimizer": config.optimizer}
-    named = {"lr": short(config.lr), **moved, **own}
+    named = {"lr": short(config.lr), **config.movement, **own}
     return ", ".join(f"{name}={value}" for name, value in named.items())
 
 

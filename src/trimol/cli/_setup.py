@@ -32,7 +32,7 @@ def checked_options(task: str, texts: Sequence[str]) -> dict[str, Any]:
     >>> checked_options("toy", ["seed=3", "variant=printed"])
     {'seed': 3, 'variant': 'printed'}
     """
-    given = pairs(texts, "option")
+    given = {name.replace("-", "_"): text for name, text in pairs(texts, "option").items()}
     with usage():
         examine(task, given)
     if file_of(task) is not None:

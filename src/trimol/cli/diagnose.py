@@ -13,6 +13,7 @@ from trimol.cli._live import shown
 from trimol.cli._parse import parse
 from trimol.cli._reporting import UsageError, print_json, usage
 from trimol.cli._values import Maybe, Names, Texts, count, names, positive, typed, whole
+from trimol.cli._where import Jobs, On
 from trimol.methods._registry import BASELINE, TRIED
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ class Options:
     """Begin no more trials after so long; the most usual settings come first."""
     option: Annotated[UseAppendAction[Texts], arg(metavar="NAME=VALUE")] = ()
     """An option of the task, e.g. --option hidden=128."""
-    jobs: Annotated[Maybe[int], typed(count, "N", unset="cores")] = None
-    """Runs at a time."""
+    jobs: Jobs = None
+    on: On = None
     out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK-diagnosis")] = None
     """Where to save the runs."""
     exit_code: bool = False
@@ -129,6 +130,7 @@ def _diagnosed(options: Options, given: Mapping[str, Any], steps: int) -> "tuple
             minutes=options.minutes,
             look_only=options.look_only,
             jobs=options.jobs,
+            on=options.on,
             watch=watch,
             stage=stage,
         )

@@ -1,10 +1,13 @@
 """A diagnosis as tables and lines, from what is on disk of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Literal
 
 from pydantic import BaseModel, ValidationError
 
+from trimol.maths.fronts import nondominated
 from trimol.report._numbers import count, interval, listed, number
 from trimol.report._summary import Table
 from trimol.runs._sentences import setting
@@ -13,6 +16,7 @@ from trimol.runs.config import one_line
 from trimol.runs.tuning import Candidate
 
 BETTER, WORSE = "▲", "▼"
+MOST_SHOWN = 3  # metrics, two at a time
 ARROWS = {"higher": "↑", "lower": "↓"}  # which way is better
 
 
@@ -24,6 +28,7 @@ class GainFacts(BaseModel):
     budget: Literal["samples", "time"]
     way: Literal["higher", "lower"]
     base: float
+    scale: float
     mean: float
     ci: float | None
     wide: float | None
@@ -70,6 +75,149 @@ class TrialFacts(BaseModel):
     held_out: int
     notes: list[str]
     failed: list[str]
+
+
+class BoundFacts(BaseModel):
+    """A number with bounds, as far as known; of a pair of objectives where it is a cosine."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    pair: list[str] = []
+
+    def __str__(self) -> str:
+        return f"{number(self.value, 2)} ({number(self.low, 2)} to {number(self.high, 2)})"
+
+
+class MomentFacts(BaseModel):
+    """A moment of a look as stored."""
+
+    name: str
+    cosines: list[BoundFacts]
+    norm_ratio: BoundFacts | None = None
+    noise: dict[str, BoundFacts] = {}
+    E_ca: BoundFacts | None = None
+
+
+class LookFacts(BaseModel):
+    """A look as stored."""
+
+    reason: str
+    warnings: list[str]
+    moments: list[MomentFacts]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A method's gain on a metric, as shares of the baseline's number: above 0 is better."""
+
+    label: str
+    metric: str
+    timed: bool
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """What the settings of a contender reach on two metrics, on validation data."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    best: tuple[bool, ...]  # whether no other of its settings is better on all metrics
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Two metrics, and the clouds of all contenders."""
+
+    metrics: tuple[str, str]
+    clouds: tuple[Cloud, ...]
+
+
+class Diagnosed:
+    """A diagnosis that was read, checked.
+
+    Args:
+        content: What `trimol.runs.diagnosis.read` gives.
+
+    Raises:
+        StoreError: It is not what `trimol.diagnose` writes.
+    """
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self.content = content
+        self.task, self.sentence, self.regime = (
+            str(content[name]) for name in ("task", "sentence", "regime")
+        )
+        self.trial = facts(content)
+        try:
+            self.look = LookFacts.model_validate(content["evidence"].get("look"))
+        except ValidationError as error:
+            raise StoreError(f"the diagnosis is damaged: {one_line(error)}") from error
+
+    @property
+    def contenders(self) -> list[str]:
+        """Their names, the baseline's first."""
+        return list(self.trial.contenders) if self.trial else []
+
+    @property
+    def bars(self) -> list[Bar]:
+        """The gains with their intervals; those that are no shares of anything are left out."""
+        return [
+            Bar(
+                label=gain.method,
+                metric=gain.metric,
+                timed=gain.budget == "time",
+                mean=gain.mean / gain.scale,
+                low=(gain.mean - (gain.ci or 0.0)) / gain.scale,
+                high=(gain.mean + (gain.ci or 0.0)) / gain.scale,
+            )
+            for gain in (self.trial.gains if self.trial else ())
+            if gain.scale > 0
+        ]
+
+    @property
+    def reached(self) -> list[Reached]:
+        """The settings of all contenders on every two of the first three metrics."""
+        if self.trial is None:
+            return []
+        points, ways = self.trial.points, self.trial.metrics
+        kept = {name: nondominated(_lower(own, ways)) for name, own in points.items() if own}
+        return [
+            Reached(
+                metrics=(across, up),
+                clouds=tuple(
+                    Cloud(
+                        label=name,
+                        x=tuple(point[across] for point in points[name]),
+                        y=tuple(point[up] for point in points[name]),
+                        best=tuple(map(bool, best)),
+                    )
+                    for name, best in kept.items()
+                ),
+            )
+            for across, up in combinations(list(ways)[:MOST_SHOWN], 2)
+        ]
+
+    @property
+    def moments(self) -> Table:
+        """What was seen of the gradients: a row for each moment."""
+        return Table(
+            ("moment", "least cosine", "longest to shortest gradient", "most noise", "E_ca"),
+            tuple(
+                (
+                    moment.name,
+                    _least(moment.cosines),
+                    number(None) if moment.norm_ratio is None else str(moment.norm_ratio),
+                    _most(moment.noise),
+                    number(None) if moment.E_ca is None else str(moment.E_ca),
+                )
+                for moment in self.look.moments
+            ),
+        )
 
 
 def facts(content: Mapping[str, Any]) -> TrialFacts | None:
@@ -162,3 +310,25 @@ def _reach(reach: Reach | None) -> str:
     if reach.low is None or reach.high is None:
         return number(reach.value)
     return f"{number(reach.value)} ({number(reach.low)} to {number(reach.high)})"
+
+
+def _lower(points: Sequence[Mapping[str, float]], ways: Mapping[str, str]) -> list[list[float]]:
+    """Points whose every number is the better the lower it is."""
+    signs = {metric: -1 if way == "higher" else 1 for metric, way in ways.items()}
+    return [[signs[metric] * point[metric] for metric in ways] for point in points]
+
+
+def _least(cosines: Sequence[BoundFacts]) -> str:
+    known = [(cosine.value, cosine) for cosine in cosines if cosine.value is not None]
+    if not known:
+        return number(None)
+    _, least = min(known, key=lambda pair: pair[0])
+    return f"{least}, {' and '.join(least.pair)}" if least.pair else str(least)
+
+
+def _most(noise: Mapping[str, BoundFacts]) -> str:
+    known = {name: bound.value for name, bound in noise.items() if bound.value is not None}
+    if not known:
+        return number(None)
+    name = max(known, key=lambda objective: known[objective])
+    return f"{noise[name]}, {name}"

@@ -24,7 +24,7 @@ _LAYOUT = {
     "margin": {"l": 62, "r": 10, "t": 8, "b": 42},
     "hovermode": "closest",
 }
-_AXIS = {"gridcolor": GRID, "zerolinecolor": "#bbb", "linecolor": "#888", "showline": True}
+AXIS = {"gridcolor": GRID, "zerolinecolor": "#bbb", "linecolor": "#888", "showline": True}
 
 
 def curves(figure: Curves, looks: Mapping[str, Look]) -> list[Any]:
@@ -50,7 +50,7 @@ def triangle(figure: Triangle, looks: Mapping[str, Look]) -> list[Any]:
         "yaxis": blank | {"range": upright, "scaleanchor": "x"},
         "annotations": _names(figure),
     }
-    return [_plot(traces, layout)]
+    return [plot(traces, layout)]
 
 
 def embedded(plot: Any) -> str:
@@ -77,7 +77,8 @@ def library() -> str:
     return str(needed("plotly.offline").get_plotlyjs())
 
 
-def _plot(traces: list[dict[str, Any]], layout: dict[str, Any]) -> Any:
+def plot(traces: list[dict[str, Any]], layout: dict[str, Any]) -> Any:
+    """Traces in the layout that all plots share."""
     return needed("plotly.graph_objects").Figure(traces, _LAYOUT | layout)
 
 
@@ -89,8 +90,8 @@ def _panel(panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> Any:
         look, shown = looks[line.label], figure.shown(line)
         drawn = _traces(line, look, floor=floor, scales=scales, shown=shown)
         traces += [trace | _along(line, figure.progress, trace["meta"]) for trace in drawn]
-    x = _AXIS | {"title": {"text": figure.progress[0], "standoff": 6}, "rangemode": "tozero"}
-    y = _AXIS | {
+    x = AXIS | {"title": {"text": figure.progress[0], "standoff": 6}, "rangemode": "tozero"}
+    y = AXIS | {
         "title": {"text": plain(panel.y), "standoff": 4},
         "type": scales[0],
         "exponentformat": "power",
@@ -100,7 +101,7 @@ def _panel(panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> Any:
     if panel.limits is not None:
         y["range"] = panel.limits
     told = {"logarithmic": panel.logarithmic, "dtick": ticks}
-    return _plot(traces, {"xaxis": x, "yaxis": y, "meta": told})
+    return plot(traces, {"xaxis": x, "yaxis": y, "meta": told})
 
 
 def _traces(
@@ -183,7 +184,7 @@ def _matrix(setting: Matrices, figure: Cosines) -> Any:
     x = ticks | {"tickangle": -45, "range": [-0.5, size - 1.5]}
     y = ticks | {"range": [size - 0.5, 0.5]}
     told = {"frames": [rounded(m) for m in setting.matrices], "steps": setting.steps}
-    return _plot([trace], {"margin": margin, "xaxis": x, "yaxis": y, "meta": told})
+    return plot([trace], {"margin": margin, "xaxis": x, "yaxis": y, "meta": told})
 
 
 def rounded(matrix: Iterable[Iterable[float]]) -> list[list[float | None]]:

@@ -21,4 +21,5 @@ from trimol.runs.tuning import drop as drop
 from trimol.runs.tuning import compare_tuned as compare_tuned
 from trimol.runs._signals import Interrupted as Interrupted
 from trimol.runs.store import StoredRun as StoredRun
+from trimol.runs._variants import Variant as Variant
 from trimol.runs.study import Row as Row

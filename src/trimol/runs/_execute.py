@@ -425,5 +425,6 @@ def started(task: Task, config: RunConfig) -> Run:
         schedule=decay(config.schedule, config.steps),
         optimizer=config.optimizer,
     )
-    run.watch = watched(run, config.watch_every) if config.watch_every else None
+    if config.watch_every:
+        run.watch = watched(run, config.watch_every, full_every=config.watch_full_every)
     return run

@@ -97,7 +97,7 @@ def percent(share: float) -> str:
 def change(gain: Gain) -> str:
     """A metric's difference from the baseline's, with its interval.
 
-    >>> change(Gain("a", "loss", "samples", "lower", 2.0, 0.25, 0.012, 0.1, 5, 0.01))
+    >>> change(Gain("a", "loss", "samples", "lower", 2.0, 2.0, 0.25, 0.012, 0.1, 5, 0.01))
     'loss −0.250 ± 0.012'
     """
     digits = 3
@@ -161,7 +161,7 @@ def _no_better(verdict: Verdict) -> str:
     if trades:
         return "; ".join(_traded(verdict, method) for method in trades)
     name = "no method is" if len(verdict.methods) > 1 else f"{verdict.methods[0]} is not"
-    most = limit.most / abs(limit.base) if limit.base else math.inf
+    most = limit.most
     if most > LARGE:
         return (
             f"{name} better beyond noise, though {limit.n} seeds cannot exclude "

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -14,15 +15,20 @@ from trimol._failures import BadValue
 from trimol.errors._conflict import conflict_over_runs
 from trimol.runs._journal import Watch
 from trimol.runs._pool import execute_all
+from trimol.runs._variants import Variant, variants
 from trimol.runs.config import RunConfig, configure, equal_steps, task_of
 from trimol.runs.statistics import LEVEL, Paired, holm, interval
 from trimol.runs.store import StoredRun
 from trimol.runs.study import Row, row
 from trimol.training import Diverged
 
+Value = TypeVar("Value")
 ERRORS = ("R_opt", "R_pop", "R_gen", "E_ca", "E_caw")
 # What steps that were looked at did (:mod:`trimol.training.records`).
-STEPS = ("steps_raise_some", "steps_raise_all", "steps_worst_cosine")
+STEPS = (
+    *("steps_raise_some", "steps_raise_all", "steps_worst_cosine"),
+    *("full_raise_some", "full_raise_all", "full_worst_cosine"),
+)
 # Over seeds, the definition of E_ca (and an estimate of it without bias): see `summarise`.
 DEFINITION, UNBIASED = "E_ca_definition", "E_ca_unbiased"
 
@@ -33,13 +39,19 @@ class Comparison:
 
     Attributes:
         task: The task, as it was given.
-        runs: The finished runs of each method, in the order of the seeds.
+        runs: The finished runs of each method, by its label, in the order of the seeds.
         failed: The configurations of runs that diverged, each with what was said about it.
+        labels: The labels of runs that are of a variant, by the run's key.
     """
 
     task: str
     runs: dict[str, list[StoredRun]]
     failed: list[tuple[RunConfig, str]]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def label(self, config: RunConfig) -> str:
+        """What the method of a run is called here."""
+        return self.labels.get(config.key, config.method)
 
 
 @dataclass(frozen=True)
@@ -77,7 +89,7 @@ class Difference:
 
 def compare(
     task: str,
-    methods: Sequence[str],
+    methods: Sequence[str | Variant],
     *,
     folder: Path | str,
     seeds: int,
@@ -85,7 +97,8 @@ def compare(
     batch_size: int = 64,
     task_options: Mapping[str, Any] | None = None,
     hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
-    lr: Mapping[str, float] | None = None,
+    lr: float | Mapping[str, float] | None = None,
+    schedule: str | Mapping[str, str] | None = None,
     rho: float = 0.0,
     measure_every: int = 0,
     score_every: int = 0,
@@ -93,11 +106,13 @@ def compare(
     precision: str = "no",
     optimizer: str | None = None,
     watch_every: int = 0,
-    jobs: int = 1,
+    watch_full_every: int = 0,
+    jobs: int | None = None,
     watch: Watch | None = None,
     together: bool = False,
     retry: bool = False,
     say: Callable[[str], None] | None = None,
+    on: str | None = None,
 ) -> Comparison:
     """Train a task with each method, ``seeds`` times, at equal samples.
 
@@ -107,14 +122,17 @@ def compare(
 
     Args:
         task: A task's name, or ``path/to/file.py:Class``; its settings say how to run each method.
-        methods: The methods' names; the first is the one that the others are compared with.
+        methods: The methods' names, or `Variant` for settings of one; the first is the one that
+            the others are compared with.
         folder: Where the runs are stored.
         seeds: Runs of each method.
         steps: Steps of each run.
         batch_size: Samples per step.
         task_options: Keyword arguments of the task's constructor.
         hyperparameters: Of some methods, by name; they go before the task's settings.
-        lr: Of some methods, by name.
+        lr: α of all methods, or of some, by name.
+        schedule: How α falls to 0 over the steps (``"constant"``, ``"linear"``, ``"cosine"``), for
+            all methods, or for some, by name.
         rho: ρ of the conflict-avoiding weights that λ is measured against.
         measure_every: Measure at every so many steps; with 0 at the end only.
         score_every: After every so many steps, the metrics on validation and test data.
@@ -122,7 +140,9 @@ def compare(
         precision: ``"no"``, ``"bf16"`` or ``"fp16"``.
         optimizer: The same for all methods, by its name (`RunConfig`); None: the task's own.
         watch_every: Look at every so many steps whether it raised a loss; with 0 never.
-        jobs: How many runs at a time, in processes of their own.
+        watch_full_every: At every so many of these looks, the same on all training data.
+        jobs: How many runs at a time, in processes of their own; by default one, and on a cluster
+            as many as it has CPUs.
         watch: Called with a run's configuration, its steps done and, after a measurement, the
             record.
         together: Whether runs that differ in their seed only train together, where the model is
@@ -131,6 +151,7 @@ def compare(
         retry: Whether runs that diverged before are trained again.
         say: Told, in a line each, of runs that failed before for another reason: these are tried
             again.
+        on: A Ray cluster to run them on (`execute_all`).
 
     Raises:
         Diverged: Every run diverged. Where some did, the others go on: see `Comparison.failed`.
@@ -142,17 +163,19 @@ def compare(
         >>> {method: len(runs) for method, runs in both.runs.items()}
         {'static': 2, 'modo': 2}
     """
-    if not methods or len(set(methods)) < len(methods):
-        raise BadValue(f"methods must be one or more different names, found {list(methods)}")
-    counts = {name: equal_steps(task, name, steps, batch_size, task_options) for name in methods}
+    compared = variants(methods)
+    counts = {
+        v.method: equal_steps(task, v.method, steps, batch_size, task_options) for v in compared
+    }
     configs = [
         configure(
             task,
-            name,
+            v.method,
             task_options=task_options,
-            hyperparameters=(hyperparameters or {}).get(name),
-            lr=(lr or {}).get(name),
-            steps=counts[name],
+            hyperparameters={**(hyperparameters or {}).get(v.method, {}), **v.hyperparameters},
+            lr=_first_given(v.lr, lr, v.method),
+            schedule=_first_given(v.schedule, schedule, v.method),
+            steps=counts[v.method],
             batch_size=batch_size,
             seed=seed,
             rho=rho,
@@ -162,13 +185,36 @@ def compare(
             precision=precision,
             optimizer=optimizer,
             watch_every=watch_every,
+            watch_full_every=watch_full_every,
         )
         for seed in range(whole_number("seeds", seeds, least=1))  # all methods, seed by seed
-        for name in methods
+        for v in compared
     ]
+    labels = _all_different(compared, configs)
     jobs_ = [(config, Path(folder) / folder_name(config)) for config in configs]
-    executed = execute_all(jobs_, jobs=jobs, watch=watch, together=together, retry=retry, say=say)
-    return _comparison(task, methods, configs, executed)
+    executed = execute_all(
+        jobs_, jobs=jobs, watch=watch, together=together, retry=retry, say=say, on=on
+    )
+    return _comparison(task, labels, configs, executed)
+
+
+def _first_given(own: Value | None, given: Value | Mapping[str, Value] | None, method: str) -> Any:
+    """A variant's own, else what is given for all methods, or for this one."""
+    if own is not None:
+        return own
+    return given.get(method) if isinstance(given, Mapping) else given
+
+
+def _all_different(compared: Sequence[Variant], configs: Sequence[RunConfig]) -> dict[str, str]:
+    """The labels by the runs' keys: no two methods may be the same runs under two names."""
+    labels: dict[str, str] = {}
+    for variant, config in zip(cycle(compared), configs, strict=False):
+        other = labels.setdefault(config.key, variant.label)
+        if other != variant.label:
+            raise BadValue(
+                f"methods must be different, found {other} and {variant.label}, the same runs"
+            )
+    return labels
 
 
 def folder_name(config: RunConfig) -> str:
@@ -194,11 +240,14 @@ def summarise(compared: Comparison) -> list[Row]:
         metric of the task, on test data, an error, R_gen by its size, or a share of the steps that
         were looked at), ``mean``, ``std`` (None
         for a single seed), ``n``, ``paper``, ``ci`` (half the width of the 95 % interval of the
-        mean, by Student's t), and the settings: step size, hyper-parameters and steps.
+        mean, by Student's t), and the settings: step size, hyper-parameters and steps; of a variant
+        also ``variant_of``, the method's name.
     """
     rows = []
     for method, runs in compared.runs.items():
         settings = settings_of(runs[0].config) if runs else {}
+        if runs and method != runs[0].config.method:
+            settings["variant_of"] = runs[0].config.method
         each = [numbers(run.record) | _looked(run.record) for run in runs]
         for metric, values in columns(each).items():
             # A number goes before a setting of the same name.
@@ -278,26 +327,25 @@ def columns(each: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
     """What rows say of how a run was made."""
-    moved = {} if config.optimizer is None else {"optimizer": config.optimizer}
-    return {"lr": config.lr, **moved, **config.hyperparameters, "steps": config.steps}
+    return {"lr": config.lr, **config.movement, **config.hyperparameters, "steps": config.steps}
 
 
 def _comparison(
     task: str,
-    methods: Sequence[str],
+    labels: Mapping[str, str],
     configs: Sequence[RunConfig],
     executed: Sequence[StoredRun | Diverged],
 ) -> Comparison:
-    runs: dict[str, list[StoredRun]] = {name: [] for name in methods}
+    runs: dict[str, list[StoredRun]] = {label: [] for label in labels.values()}
     failed = []
     for config, result in zip(configs, executed, strict=True):
         if isinstance(result, Diverged):
             failed.append((config, str(result)))
         else:
-            runs[config.method].append(result)
+            runs[labels[config.key]].append(result)
     if len(failed) == len(configs):
-        raise Diverged(f"every run diverged; {failed[0][0].method}: {failed[0][1]}")
-    return Comparison(task, runs, failed)
+        raise Diverged(f"every run diverged; {labels[failed[0][0].key]}: {failed[0][1]}")
+    return Comparison(task, runs, failed, labels)
 
 
 def paired(first: Sequence[StoredRun], second: Sequence[StoredRun]) -> dict[str, Paired]:

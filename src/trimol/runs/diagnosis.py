@@ -77,6 +77,7 @@ def diagnose(
     look_steps: int | None = None,
     look_only: bool = False,
     jobs: int | None = None,
+    on: str | None = None,
     watch: Progress | None = None,
     stage: Callable[[str], None] | None = None,
 ) -> Diagnosis:
@@ -104,6 +105,7 @@ def diagnose(
         look_steps: Steps of the look; by default a twentieth of ``steps``, and at least 20.
         look_only: Leave out the trial.
         jobs: How many runs at a time; as many as there are cores by default.
+        on: A Ray cluster to run them on (`trimol.runs.execute_all`).
         watch: Called with (done, total), in steps of all runs of the trial.
         stage: Told in a few words what is being done.
 
@@ -138,7 +140,7 @@ def diagnose(
     )
     if look_only:
         return _kept(_looked(seen), task, folder)
-    tried = trial(plan, folder, jobs=jobs, watch=watch, stage=stage)
+    tried = trial(plan, folder, jobs=jobs, on=on, watch=watch, stage=stage)
     say("a look at the end of static weighting's runs")
     ends = [_end(run) for run in tried.runs[BASELINE][:ENDS]]
     return _kept(_diagnosed(revised(seen, ends) if ends else seen, tried), task, folder)

@@ -115,7 +115,7 @@ def look(
     run.watch = watched(
         run,
         max(1, count // _WATCHED),
-        train=_whole(setting),
+        parts=_whole(setting),
         full_every=max(1, min(count, _WATCHED) // _WATCHED_FULL),
     )
     moments: list[Moment] = []

@@ -34,7 +34,6 @@ from trimol.runs._grids import beyond_weights, grid, usual_trials
 from trimol.runs._journal import Progress
 from trimol.runs._judging import standing
 from trimol.runs._lock import locked
-from trimol.runs._pool import cores
 from trimol.runs._run_folders import RunFolders, Wanted
 from trimol.runs._tuning_tables import of_candidates
 from trimol.runs.comparison import paired
@@ -49,6 +48,7 @@ from trimol.training import Diverged
 
 EXTENSIONS = 8  # how often there is more tried beyond an edge
 HELD_OUT = 5  # one sample in so many, where a task has no validation data
+PLATEAU = 1e-3  # of the size of the metrics: an extension that gains less is the last
 FEWEST = 10  # samples of train, or none is held out
 ROUND = 9  # trials of each contender between looks at the clock, where time is limited
 MOST_METRICS = 6  # exact hypervolumes of more take too long
@@ -154,6 +154,7 @@ def trial(
     folder: Path | str,
     *,
     jobs: int | None = None,
+    on: str | None = None,
     watch: Progress | None = None,
     stage: Callable[[str], None] | None = None,
 ) -> Trial:
@@ -163,6 +164,7 @@ def trial(
         plan: What is tried.
         folder: Where the runs are kept.
         jobs: How many runs at a time; as many as there are cores by default.
+        on: A Ray cluster to run them on (`trimol.runs.execute_all`).
         watch: Called with (done, total), in steps of all runs that are known of.
         stage: Told in a few words what is being done.
 
@@ -170,7 +172,7 @@ def trial(
         Diverged: Every setting of a contender did.
     """
     path = Path(folder)
-    work = _Work(plan, path, jobs or cores(), watch, stage or (lambda _: None))
+    work = _Work(plan, path, watch, stage or (lambda _: None), jobs=jobs, on=on)
     files.make_folder(path)
     with locked(path):
         found = work.result()
@@ -185,9 +187,11 @@ class _Work:
         self,
         plan: TrialPlan,
         folder: Path,
-        jobs: int,
         watch: Progress | None,
         stage: Callable[[str], None],
+        *,
+        jobs: int | None,
+        on: str | None,
     ) -> None:
         self.plan, self.path, self.stage = plan, folder, stage
         task = task_of(plan.task, plan.options)
@@ -198,7 +202,7 @@ class _Work:
         self.seeds = range(plan.first_seed, plan.first_seed + plan.tuning_seeds)
         self.fresh = range(self.seeds.stop, self.seeds.stop + plan.seeds)
         total = plan.steps * len(self.series) * (count * plan.tuning_seeds + 2 * plan.seeds)
-        self.folders = RunFolders(folder, jobs, total, watch, together=True)
+        self.folders = RunFolders(folder, total, watch, jobs=jobs, on=on, together=True)
         self.tried: dict[str, Tried] = {name: {} for name in self.series}
         self.scales: dict[str, float] = {}
         self.notes: list[str] = []
@@ -210,7 +214,6 @@ class _Work:
         self._extend()
         rows = {name: self._rows(name) for name in self.series}
         settings = {name: self._chosen(name, own) for name, own in rows.items()}
-        self._note_edges(rows)
         costs = self._costs(settings)
         steps = {
             name: self.plan.steps if cost <= ALIKE else max(1, int(self.plan.steps / cost))
@@ -297,10 +300,11 @@ class _Work:
             self.tried[series.label].setdefault(series.key(candidate), []).append(run)
 
     def _extend(self) -> None:
-        """Try more beyond the edges, until what is best lies inside."""
+        """Try more beyond the edges, until what is best lies inside, or nothing is gained."""
+        best = {name: self._best(name) for name in self.series}
         for number in range(EXTENSIONS):
-            more = {name: self._beyond(name) for name in self.series}
-            if not any(more.values()):
+            more = {name: found for name in best if (found := self._beyond(name))}
+            if not more:
                 return
             self.stage(f"beyond the edges of what was tried, {number + 1}")
             count = sum(map(len, more.values()))
@@ -309,6 +313,23 @@ class _Work:
             for name, own in more.items():
                 series = self.series[name]
                 self.series[name] = replace(series, candidates=(*series.candidates, *own))
+            after = {name: self._best(name) for name in more}
+            best = {n: score for n, score in after.items() if score - best[n] > self._worth}
+        self.notes += [
+            f"{name}: after {EXTENSIONS} extensions the best setting is still at an edge of what "
+            "was tried."
+            for name in best
+            if self._beyond(name)
+        ]
+
+    def _best(self, name: str) -> float:
+        return max(float(row["score"]) for row in self._rows(name))
+
+    @property
+    def _worth(self) -> float:
+        """What a score must gain for an edge to be followed further."""
+        single = next(iter(self.scales.values())) if len(self.ways) == 1 else 1.0
+        return PLATEAU * single
 
     def _beyond(self, name: str) -> list[Candidate]:
         series = self.series[name]
@@ -350,14 +371,6 @@ class _Work:
             if isinstance(run, StoredRun)
         ]
         return {m: median(abs(own[m]) for own in values) or 1.0 for m in self.ways if values}
-
-    def _note_edges(self, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        for name in rows:
-            if self._beyond(name):
-                self.notes.append(
-                    f"{name}: after {EXTENSIONS} extensions the best setting is still at an edge "
-                    "of what was tried."
-                )
 
     # --- final runs -----------------------------------------------------------------------------
 
@@ -435,7 +448,7 @@ class _Work:
         sure = [pair for pair in pairs if pair.method not in incomplete]
         for name in incomplete:
             self.notes.append(f"{name} diverged in final runs: it is not considered.")
-        return judge(sure, self.ways, baseline=BASELINE, reached=reached)
+        return judge(sure, self.ways, baseline=BASELINE, sizes=self.scales, reached=reached)
 
     def _points(self, name: str) -> list[list[dict[str, float]]]:
         """Every setting's metrics on validation data, seed by seed; those that came to an end."""

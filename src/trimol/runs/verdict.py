@@ -4,7 +4,8 @@ Runs are judged by the metrics that the task names as its goals (`trimol.tasks.T
 its test losses, seed by seed against the baseline (same start, same samples). A method is
 
 - *better* on a metric if Holm's p for all comparisons is below 5 % and the mean gain is above
-  `MARGIN` of the baseline's number;
+  `MARGIN` of the baseline's number (or of `SMALLEST` of the metric's usual size, where the baseline
+  has come that close to 0: 1e-12 is not worse than 1e-15);
 - *worse* on a metric if the 95 % interval of this one difference lies on the bad side of 0. (No
   correction here: what might be harm counts as harm.)
 
@@ -28,6 +29,7 @@ from trimol.runs.store import StoredRun
 from trimol.tasks.task import Better
 
 MARGIN = 0.005  # of the baseline's number: a smaller gain is no reason to change anything
+SMALLEST = 0.02  # of a metric's usual size: the least number that gains are relative to
 HYPERVOLUME = "hypervolume"  # of all that a contender reaches, among the metrics
 Budget = Literal["samples", "time"]
 Kind = Literal["wins", "trades", "loses", "alike", "unknown"]
@@ -61,6 +63,7 @@ class Gain:
         budget: What both had the same of.
         way: Which way is better.
         base: The baseline's mean.
+        scale: What gains are relative to: the size of ``base``, where that is not next to 0.
         mean: The mean gain over seeds: above 0 is better, whichever way the metric goes.
         ci: Half of its own 95 % interval; None for a single seed.
         wide: Half of an interval that holds for all comparisons together (Bonferroni).
@@ -73,6 +76,7 @@ class Gain:
     budget: Budget
     way: Better
     base: float
+    scale: float
     mean: float
     ci: float | None
     wide: float | None
@@ -82,9 +86,7 @@ class Gain:
     @property
     def share(self) -> float:
         """The gain as a share of the baseline's number; infinite where that is 0."""
-        if self.mean == 0:
-            return 0.0
-        return self.mean / abs(self.base) if self.base else math.copysign(math.inf, self.mean)
+        return self._share(self.mean)
 
     @property
     def change(self) -> float:
@@ -93,8 +95,8 @@ class Gain:
 
     @property
     def most(self) -> float | None:
-        """The gain is at most this, in view of all comparisons; None if nothing is known."""
-        return None if self.wide is None else max(0.0, self.mean + self.wide)
+        """The share is at most this, in view of all comparisons; None if nothing is known."""
+        return None if self.wide is None else self._share(max(0.0, self.mean + self.wide))
 
     @property
     def clear(self) -> bool:
@@ -109,7 +111,18 @@ class Gain:
     @property
     def worse(self) -> bool:
         """Whether it is a loss beyond the noise of this difference alone."""
-        return self.mean < 0 and (self.clear or (self.ci is not None and self.mean + self.ci < 0))
+        beyond = self.clear or (self.ci is not None and self.mean + self.ci < 0)
+        return beyond and self.mean < 0 and self.share < -self.negligible
+
+    @property
+    def negligible(self) -> float:
+        """What harm is none: less than the least that could be a gain anywhere."""
+        return 0.0 if self.scale == abs(self.base) else MARGIN
+
+    def _share(self, value: float) -> float:
+        if value == 0:
+            return 0.0
+        return value / self.scale if self.scale else math.copysign(math.inf, value)
 
 
 @dataclass(frozen=True)
@@ -157,11 +170,16 @@ class Verdict:
         At equal samples, in view of all comparisons: no method is better by more on any metric.
         """
         known = [g for g in self.gains if g.most is not None and g.budget == "samples"]
-        return max(known, key=_most_share, default=None)
+        return max(known, key=lambda gain: gain.most or 0.0, default=None)
 
 
 def judge(
-    pairs: Sequence[Pair], ways: Ways, *, baseline: str, reached: Sequence[Pair] = ()
+    pairs: Sequence[Pair],
+    ways: Ways,
+    *,
+    baseline: str,
+    sizes: Mapping[str, float] | None = None,
+    reached: Sequence[Pair] = (),
 ) -> Verdict:
     """Apply the rule.
 
@@ -169,6 +187,7 @@ def judge(
         pairs: All differences that were looked at: Holm's correction is for all of them.
         ways: The metrics that decide, and which way is better.
         baseline: What the methods are compared with.
+        sizes: The usual sizes of the metrics, where they are known.
         reached: The hypervolumes, with a correction of their own: they decide on trades only.
 
     Example:
@@ -180,7 +199,10 @@ def judge(
         'static'
     """
     found = Verdict(
-        baseline, baseline, _gains(pairs, ways), _gains(reached, {HYPERVOLUME: "higher"})
+        baseline,
+        baseline,
+        _gains(pairs, ways, sizes or {}),
+        _gains(reached, {HYPERVOLUME: "higher"}, {HYPERVOLUME: 1.0}),
     )
     winners = [method for method in found.methods if _wins(found, method)]
     best = max(winners, key=lambda method: _mean_share(found.of(method)), default=baseline)
@@ -229,35 +251,32 @@ def _wins(found: Verdict, method: str) -> bool:
     )
 
 
-def _gains(pairs: Sequence[Pair], ways: Ways) -> tuple[Gain, ...]:
+def _gains(pairs: Sequence[Pair], ways: Ways, sizes: Mapping[str, float]) -> tuple[Gain, ...]:
     adjusted = holm([pair.both.p for pair in pairs])
     level = 1 - (1 - LEVEL) / max(1, len(pairs))
     return tuple(
-        _gain(pair, ways[pair.metric], p, level)
+        _gain(pair, ways[pair.metric], sizes.get(pair.metric, 0.0), p, level)
         for pair, p in zip(pairs, adjusted, strict=True)
         if pair.metric in ways
     )
 
 
-def _gain(pair: Pair, way: Better, p: float | None, level: float) -> Gain:
+def _gain(pair: Pair, way: Better, size: float, p: float | None, level: float) -> Gain:
     both = pair.both
+    base = fmean(both.base)
     return Gain(
         method=pair.method,
         metric=pair.metric,
         budget=pair.budget,
         way=way,
-        base=fmean(both.base),
+        base=base,
+        scale=max(abs(base), SMALLEST * size),
         mean=fmean(both.apart) * (1 if way == "higher" else -1),
         ci=both.ci,
         wide=interval(both.apart, level, resolution=both.step),
         n=len(both.apart),
         p=p,
     )
-
-
-def _most_share(gain: Gain) -> float:
-    most = gain.most or 0.0
-    return most / abs(gain.base) if gain.base else math.copysign(math.inf, most) if most else 0.0
 
 
 def _mean_share(gains: Sequence[Gain]) -> float:

@@ -1,9 +1,10 @@
 """A `StepWatch` for the loop: what a run's own steps do to its losses."""
 
+import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
+import torch
 from torch import Tensor
 
 from trimol.training.assessment import sample_counts
@@ -12,20 +13,26 @@ from trimol.training.watch import StepWatch
 
 
 def watched(
-    run: Run, every: int, *, train: Sequence[Tensor] | None = None, full_every: int = 1
+    run: Run, every: int, *, full_every: int = 0, parts: Sequence[Tensor] | None = None
 ) -> StepWatch:
     """A watch over all parameters of a run's model; a batch is the number of its step.
 
-    With ``train``, parts of the training data by the numbers of their samples, every so many looks
-    are at the effect on these, too, with brackets.
+    Args:
+        run: The run.
+        every: Steps from one look to the next.
+        full_every: Look at the effect on the training data, too, at every so many looks; with 0
+            never.
+        parts: Random parts of the training data, by the numbers of their samples, to look at in
+            place of all of it: with brackets.
 
     Example:
         >>> from trimol.tasks import get
         >>> from trimol.training import start, train
         >>> run = start(get("digits")(), "static", optimizer="adam", lr=0.01)
-        >>> run.watch = watched(run, every=5)
-        >>> train(run, steps=20).watch.summary.looked
-        4
+        >>> run.watch = watched(run, every=5, full_every=2)
+        >>> seen = train(run, steps=20).watch.summary
+        >>> seen.looked, seen.full.looked
+        (4, 2)
     """
     return StepWatch(
         partial(_losses, run),
@@ -33,14 +40,21 @@ def watched(
         objectives=run.task.objectives,
         every=every,
         model=run.model,
-        train=train,
-        full_every=full_every,
-        subsample=None if train is None else len(train),
+        train=(parts or _all(run)) if full_every else None,
+        full_every=full_every or 1,
+        subsample=len(parts) if full_every and parts else None,
         size=partial(_size, run),
     )
 
 
-def _size(run: Run, samples: Tensor) -> Any:
+def _all(run: Run) -> Sequence[Tensor]:
+    """The numbers of all training samples, in parts as large as a pass of each process may be."""
+    samples = len(run.data.train[0])
+    at_once = run.task.at_once * run.where.num_processes
+    return torch.arange(samples).tensor_split(math.ceil(samples / at_once))
+
+
+def _size(run: Run, samples: Tensor) -> float | Tensor:
     return sample_counts(run.task, tuple(tensor[samples] for tensor in run.data.train))
 
 
