@@ -317,7 +317,7 @@ class Answer:
     task: str
     regimes: tuple[str, ...]
     static: bool = True
-    steps: int = 400
+    steps: int = 150
     batch_size: int = 16
     options: Mapping[str, Any] = field(default_factory=dict)
     warning: str = ""
