@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from trimol.cli import _hyperparameters as hyperparameters
 from trimol.cli import _method_list as method_list
 from trimol.cli import _setup as setup
 from trimol.cli._live import shown
@@ -112,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
     given = setup.checked_options(options.task, options.option)
     steps = setup.steps(options, given, default=STEPS)
     configs = _checked(options, compared, given)
-    out = options.out or Path("runs", _name(options.task, given))
+    out = options.out or Path("runs", setup.name_of(options.task, given))
     comparison = _compared(options, out, steps, given, dict(zip(configs, compared, strict=True)))
     if options.json:
         files = [str(run.path) for runs in comparison.runs.values() for run in runs]
@@ -173,7 +172,7 @@ def _compared(
 
 def _checked(options: Options, compared: Sequence[Variant], given: Mapping[str, Any]) -> list[str]:
     """What tells the methods' runs apart; what is wrong with one is said before anything runs."""
-    from trimol.runs.config import configure
+    from trimol.runs.config import check_method, configure
 
     found = []
     with usage():
@@ -187,7 +186,7 @@ def _checked(options: Options, compared: Sequence[Variant], given: Mapping[str, 
                 task_options=given,
                 hyperparameters=variant.hyperparameters,
             )
-            hyperparameters.check(config)
+            check_method(config)
             found.append(_setting_of(config))
     for place, own in enumerate(found):
         if own in found[:place]:
@@ -199,13 +198,6 @@ def _checked(options: Options, compared: Sequence[Variant], given: Mapping[str, 
 def _setting_of(config: "RunConfig") -> str:
     own = {"lr", "schedule", "method", "hyperparameters"}
     return config.model_dump_json(include=own)
-
-
-def _name(task: str, given: Mapping[str, Any]) -> str:
-    from trimol.tasks import load
-
-    with usage():
-        return load(task, given).name
 
 
 def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> None:

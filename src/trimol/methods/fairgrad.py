@@ -8,7 +8,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol.maths.fairness import fair_weights
 from trimol.methods._gramian import GramianOptions, RoundedMethod, each
-from trimol.methods.base import Objectives, Searched
+from trimol.methods.base import Objectives, Range
 
 
 class FairGrad(RoundedMethod):
@@ -44,7 +44,7 @@ class FairGrad(RoundedMethod):
     summary: ClassVar[str] = "The α-fair direction, from proportional to max-min fairness."
     reference: ClassVar[str] = "ban2024fair"
     shown: ClassVar[tuple[str, ...]] = ("alpha",)
-    search: ClassVar[Mapping[str, Searched]] = {"alpha": (0.5, 4.0)}
+    search: ClassVar[Mapping[str, Range]] = {"alpha": (0.5, 4.0)}
 
     def __init__(
         self,

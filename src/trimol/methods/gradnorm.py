@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs, Objectives, Searched, State, StepOptions
+from trimol.methods.base import Method, Needs, Objectives, Range, State, StepOptions
 
 _ROUNDING = 16 * torch.finfo(torch.float64).eps
 
@@ -82,7 +82,7 @@ class GradNorm(Method):
     )
     reference: ClassVar[str] = "chen2018gradnorm"
     shown: ClassVar[tuple[str, ...]] = ("alpha", "lr")
-    search: ClassVar[Mapping[str, Searched]] = {"alpha": (0.3, 3.0)}
+    search: ClassVar[Mapping[str, Range]] = {"alpha": (0.3, 3.0)}
     initial: Tensor
 
     def __init__(

@@ -9,7 +9,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol.gradients import Evidence
 from trimol.maths.projection import projected
-from trimol.methods.base import Method, Needs, Objectives, Searched, State, StepOptions
+from trimol.methods.base import Method, Needs, Objectives, Range, State, StepOptions
 
 
 def sdmgrad_step(w: Tensor, product: Tensor, gamma: float | Tensor) -> Tensor:
@@ -96,7 +96,7 @@ class SDMGrad(Method):
         "momentum",
         "normalize",
     )
-    search: ClassVar[Mapping[str, Searched]] = {"lam": (0.03, 3.0)}
+    search: ClassVar[Mapping[str, Range]] = {"lam": (0.03, 3.0)}
     draws: int = 3
     w: Tensor
 

@@ -1,12 +1,11 @@
 """Fixed weights: the baseline that every other method has to beat."""
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 from torch import Tensor
 
 from trimol.gradients import Evidence
-from trimol.methods.base import SIMPLEX, Method, Needs, Searched
+from trimol.methods.base import Method, Needs
 
 
 class Static(Method):
@@ -32,7 +31,7 @@ class Static(Method):
     needs: ClassVar[Needs] = "nothing"
     summary: ClassVar[str] = "Fixed weights: plain training on a weighted sum of the losses."
     reference: ClassVar[str] = "chen2023three"
-    search: ClassVar[Mapping[str, Searched]] = {"weights": SIMPLEX}
+    prefers: ClassVar[str | None] = "weights"
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """The same weights as before."""

@@ -10,10 +10,10 @@ from pydantic import BaseModel, ValidationError
 from trimol.maths.fronts import nondominated
 from trimol.report._numbers import count, interval, listed, number
 from trimol.report._summary import Table
+from trimol.runs._candidates import Candidate
 from trimol.runs._sentences import setting
 from trimol.runs._storage import StoreError
 from trimol.runs.config import one_line
-from trimol.runs.tuning import Candidate
 
 BETTER, WORSE = "▲", "▼"
 MOST_SHOWN = 3  # metrics, two at a time

@@ -17,14 +17,16 @@ from trimol._failures import BadValue
 from trimol._version import __version__
 from trimol.report import _curves as curves
 from trimol.report import _diagnosis_plots as diagnosis_plots
+from trimol.report import _front as fronts
 from trimol.report import _interactive as interactive
 from trimol.report import _printed as printed
 from trimol.report import _summary as summary
 from trimol.report._curves import Cosines, Curves
 from trimol.report._diagnosed import Diagnosed, chosen, gains, remarks
+from trimol.report._front import FrontFigure
 from trimol.report._numbers import count, number
 from trimol.report._reading import read
-from trimol.report._runs import Comparison, Setting, command, comparisons
+from trimol.report._runs import Comparison, Setting, command, comparisons, slugs
 from trimol.report._step_effects import NOTE, TITLE, step_effects
 from trimol.report._style import Look, looks, needed
 from trimol.report._triangle import Triangle, triangle
@@ -52,7 +54,7 @@ REACHED_NOTE = (
 LONG_TABLE = 40
 # The largest figure that is put into the page, in bytes.
 LARGEST = 2**25
-Info = Curves | Cosines | Triangle
+Info = Curves | Cosines | Triangle | FrontFigure
 View = dict[str, Any]  # what the template shows of something, by the names it uses
 
 
@@ -138,7 +140,8 @@ def write_page(folder: Path) -> Written:
         ]
     )
     views = [_comparison(comparison, style, folder) for comparison in compared]
-    told = [_study(study, folder, left_out) for study in studies]
+    names = slugs([study.name for study in studies])
+    told = [_study(s, slug, folder, left_out) for s, slug in zip(studies, names, strict=True)]
     page = _rendered(
         folder, views, told, left_out, [_diagnosis(found, style) for found in diagnoses]
     )
@@ -185,7 +188,7 @@ def _comparison(comparison: Comparison, style: Mapping[str, Look], folder: Path)
         "final": summary.final(comparison),
         "steps": step_effects({setting.label: setting.runs for setting in comparison.settings}),
         "legend": [(label, look, GLYPHS[look.symbol]) for label, look in chosen],
-        "figures": [_figure(info, comparison, style, folder) for info in infos if info],
+        "figures": [_figure(info, comparison.slug, style, folder) for info in infos if info],
         "absent": summary.absent(comparison),
         "settings": summary.settings(comparison),
         "environments": _environments(comparison),
@@ -197,7 +200,7 @@ def _comparison(comparison: Comparison, style: Mapping[str, Look], folder: Path)
     }
 
 
-def _figure(info: Info, comparison: Comparison, style: Mapping[str, Look], folder: Path) -> View:
+def _figure(info: Info, slug: str, style: Mapping[str, Look], folder: Path) -> View:
     """A figure: panels, what can be chosen, the files, and a table beside it."""
     # Beside its title, a panel has the setting that all of it belongs to, if there is one.
     if isinstance(info, Curves):
@@ -206,6 +209,9 @@ def _figure(info: Info, comparison: Comparison, style: Mapping[str, Look], folde
     elif isinstance(info, Cosines):
         drawn, plots = printed.cosines(info), interactive.cosines(info)
         titles = [(setting.label, setting.label) for setting in info.settings]
+    elif isinstance(info, FrontFigure):
+        drawn, plots = printed.front(info, style), interactive.front(info, style)
+        titles = [("", "")]
     else:
         drawn, plots = printed.triangle(info, style), interactive.triangle(info, style)
         titles = [("", "")]
@@ -215,7 +221,7 @@ def _figure(info: Info, comparison: Comparison, style: Mapping[str, Look], folde
             {"title": title, "label": label, "plot": interactive.embedded(plot)}
             for (title, label), plot in zip(titles, plots, strict=True)
         ],
-        "links": _save(drawn, f"{comparison.slug}-{info.name}", folder),
+        "links": _save(drawn, f"{slug}-{info.name}", folder),
         **{name: getattr(info, name, ()) for name in ("kinds", "scales", "progress", "steps")},
         "table": summary.relative(info) if isinstance(info, Triangle) else None,
     }
@@ -265,14 +271,15 @@ def _may_be_linked(path: Path, folder: Path) -> bool:
     return path.is_file() and within(folder, path)
 
 
-def _study(study: Study, folder: Path, left_out: list[str]) -> View:
+def _study(study: Study, slug: str, folder: Path, left_out: list[str]) -> View:
     home = folder if study.folder is None else study.folder
     own = [home / name for name in (results.FILE, *study.files)]
     return {
         "study": study,
+        **_front(study, slug, folder),
         "pictures": pictures(study, left_out),
         "rows": summary.measured_and_paper(study),
-        "long": len(study.rows) > LONG_TABLE,
+        "long": len(study.rows) > LONG_TABLE or fronts.is_front(study),
         "environment": _facts(study.environment),
         "links": [_link(path, folder) for path in own if _may_be_linked(path, folder)],
     }
@@ -299,6 +306,21 @@ def _diagnosis(found: Diagnosed, style: Mapping[str, Look]) -> View:
 
 def _plotted(plot: Any) -> View:
     return {"title": "", "label": "", "plot": interactive.embedded(plot)}
+
+
+def _front(study: Study, slug: str, folder: Path) -> View:
+    """The figures, sentences and points of a front; nothing of any other study."""
+    if not fronts.is_front(study):
+        return {"figures": [], "legend": [], "said": [], "marks": "", "listings": []}
+    infos = fronts.figures(study)
+    style = looks(label for info in infos for label in info.labels)
+    return {
+        "figures": [_figure(info, slug, style, folder) for info in infos],
+        "legend": [(label, look, GLYPHS[look.symbol]) for label, look in style.items()],
+        "said": [*fronts.sentences(study), fronts.HOW_TO_READ],
+        "marks": fronts.MARKS,
+        "listings": [(label, fronts.listing(study, label)) for label in style],
+    }
 
 
 def _picture(path: Path) -> Picture:
@@ -336,7 +358,7 @@ def _rendered(
     )
     script = _asset("page.js")
     # Without figures there is nothing to draw, and two megabytes less to carry.
-    drawn = any(view["figures"] for view in (*views, *diagnoses))
+    drawn = any(view["figures"] for view in (*views, *studies, *diagnoses))
     library, its_hash = _library() if drawn else ("", "")
     page: str = environment.from_string(_asset("page.html.jinja")).render(
         title=folder.resolve().name or "trimol",

@@ -4,13 +4,13 @@ Which hyper-parameters a method has to be tuned by, it says itself (`trimol.meth
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from trimol import methods
-from trimol.methods.base import SIMPLEX, Searched
+from trimol.methods.base import Method, Range
 from trimol.runs._candidates import Candidate
 from trimol.runs.config import is_number
 from trimol.tasks.task import Settings
@@ -44,7 +44,7 @@ def grid(method: str, objectives: int, settings: Settings, trials: int) -> list[
         >>> grid("static", 2, Settings(lr=1.0), 27)[-1].hyperparameters["weights"]
         [0.0909091, 0.909091]
     """
-    own = _own(methods.get(method).search, objectives)
+    own = _own(methods.get(method), objectives)
     rates = _rates(settings.lr, math.ceil(trials / (len(own) * len(SCHEDULES))))
     ranked = sorted(
         product(range(len(own)), range(len(rates)), range(len(SCHEDULES))), key=lambda at: sum(at)
@@ -77,25 +77,32 @@ def beyond_weights(candidate: Candidate, candidates: Sequence[Candidate]) -> lis
     ]
 
 
-def _own(search: Mapping[str, Searched], objectives: int) -> list[dict[str, Any]]:
+def _own(method: type[Method], objectives: int) -> list[dict[str, Any]]:
     """Settings of the method's own: each value of every hyper-parameter once, shifted (Latin)."""
-    if not search:
-        return [{}]
     count = objectives + 1
-    values = {name: _values(kind, objectives, count) for name, kind in search.items()}
+    values: dict[str, list[Any]] = {}
+    if method.prefers is not None:
+        values[method.prefers] = _leanings(objectives)
+    values |= {name: _spread(ends, count) for name, ends in method.search.items()}
+    if not values:
+        return [{}]
     return [
         {name: own[(place + shift) % count] for shift, (name, own) in enumerate(values.items())}
         for place in range(count)
     ]
 
 
-def _values(kind: Searched, objectives: int, count: int) -> list[Any]:
-    if kind == SIMPLEX:
-        return [
-            normal([LEAN if m == lean else 1.0 for m in range(objectives)])
-            for lean in (None, *range(objectives))
-        ]
-    low, high = kind
+def _leanings(objectives: int) -> list[list[float]]:
+    """Equal weights, and those that lean to one objective."""
+    return [
+        normal([LEAN if m == lean else 1.0 for m in range(objectives)])
+        for lean in (None, *range(objectives))
+    ]
+
+
+def _spread(ends: Range, count: int) -> list[float]:
+    """Values from one end to the other by equal factors, the middle first."""
+    low, high = ends
     steps = [low * (high / low) ** (place / (count - 1)) for place in range(count)]
     middle = (count - 1) / 2
     return [_rounded(v) for v in sorted(steps, key=lambda v: abs(steps.index(v) - middle))]

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -31,7 +32,7 @@ from trimol.methods._registry import outline
 from trimol.tasks import Settings, Task, load
 from trimol.tasks import _answers as answers
 from trimol.tasks.loading import blaming, file_of, source
-from trimol.training._optimizers import GIVEN, OptimizerName
+from trimol.training._optimizers import GIVEN, OptimizerName, named, needs_optimizer
 from trimol.training.loop import Schedule
 
 # Changes what is on disk while a run goes on, not what comes out.
@@ -314,6 +315,22 @@ def hyperparameters_of(method: str) -> tuple[str, ...]:
     parameters = inspect.signature(methods.get(method).__init__).parameters.values()
     own = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
     return tuple(name for name in own if name not in GIVEN)
+
+
+def check_method(config: RunConfig) -> None:
+    """Let a method look at its hyper-parameters before there is a model: a ValueError says why not.
+
+    >>> check_method(configure("digits", "modo", steps=1, hyperparameters={"gamma": -1.0}))
+    Traceback (most recent call last):
+    trimol._failures.BadValue: gamma must be a finite number of at least 0, found -1.0
+    """
+    stand_in = [torch.zeros(1, requires_grad=True)]
+    own = dict(config.hyperparameters)
+    if needs_optimizer(own):
+        own["optimizer"] = named(config.optimizer or "sgd", stand_in, config.lr)
+    methods.get(config.method)(
+        stand_in, task_of(config.task, config.task_options).objectives, **own
+    )
 
 
 def is_number(value: Any) -> bool:

@@ -220,6 +220,17 @@ class Task(ABC):
         """
         return None
 
+    def front(self, batch: Batch, points: int) -> Tensor | None:
+        """The true Pareto front of these samples, points × M; None, the default: it is not known.
+
+        For tasks with a known answer, which `trimol.runs.front` then holds its points against.
+
+        Args:
+            batch: Samples, as `Data` holds them.
+            points: How many points, from one end to the other.
+        """
+        return None
+
     def sampler(self, data: Data, batch_size: int, *, growth: float, seed: int) -> IndependentDraws:
         """Which samples each step takes: a uniform batch, by default.
 
