@@ -143,6 +143,7 @@ def _show(found: "Diagnosis", out: Path) -> None:
 
     from trimol.cli import _tables as tables
     from trimol.report._diagnosed import chosen, gains, remarks
+    from trimol.report._numbers import number
 
     console = Console(highlight=False, markup=False)
     _paragraph(console, found.sentence)
@@ -152,7 +153,8 @@ def _show(found: "Diagnosis", out: Path) -> None:
     if table is not None and settings is not None:
         console.print(tables.plain(table))
         for name, setting, trials, cost, reached in settings.rows:
-            told = f"{name}: {setting}; {trials} trials, cost {cost}, hypervolume {reached}"
+            told = f"{name}: {setting}; {trials} trials, cost {cost}"
+            told += "" if reached == number(None) else f", hypervolume {reached}"
             console.print(fill(told, console.width, initial_indent="  ", subsequent_indent="    "))
         console.print()
     for line in remarks(content):
