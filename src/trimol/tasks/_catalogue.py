@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 _BUILT_IN = {
     "digits": "trimol.tasks.digits:Digits",
     "quadratic": "trimol.tasks.quadratic:Quadratic",
+    "population": "trimol.tasks.population:Population",
+    "conditioned": "trimol.tasks.conditioned:Conditioned",
 }
 
 
@@ -19,7 +21,7 @@ def names() -> list[str]:
     """The names of all tasks.
 
     >>> names()[:3]
-    ['digits', 'quadratic', 'mnist']
+    ['digits', 'quadratic', 'population']
     """
     return list(_places())
 
