@@ -103,6 +103,7 @@ class Preference(Method):
     )
     reference: ClassVar[str] = "gong2021automatic"
     shown: ClassVar[tuple[str, ...]] = ("bounds", "progress", "kappa")
+    prefers: ClassVar[str | None] = "prefer"
 
     def __init__(
         self,

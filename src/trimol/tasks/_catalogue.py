@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 _BUILT_IN = {
     "digits": "trimol.tasks.digits:Digits",
     "quadratic": "trimol.tasks.quadratic:Quadratic",
+    "concave": "trimol.tasks.concave:Concave",
     "population": "trimol.tasks.population:Population",
     "conditioned": "trimol.tasks.conditioned:Conditioned",
 }
@@ -21,7 +22,7 @@ def names() -> list[str]:
     """The names of all tasks.
 
     >>> names()[:3]
-    ['digits', 'quadratic', 'population']
+    ['digits', 'quadratic', 'concave']
     """
     return list(_places())
 
