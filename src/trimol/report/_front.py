@@ -9,8 +9,7 @@ import polars
 
 from trimol.report._numbers import count, interval, number, share
 from trimol.report._summary import Table
-from trimol.runs._front_points import GOALS
-from trimol.runs._front_tables import DIFFERENCE, KIND, KNOWN, POINTS
+from trimol.runs._front_points import DIFFERENCE, GOALS, KIND, KNOWN, POINTS
 from trimol.runs.statistics import LEVEL, finite_mean
 from trimol.runs.study import Row, Study
 
@@ -176,7 +175,7 @@ def listing(study: Study, method: str) -> Table:
                 own[0]["folder"].rpartition("-")[2][:SHORT],
             )
         )
-    return Table((method, "preference", *axes, "run"), tuple(rows))
+    return Table((method, "preferred", *axes, "run"), tuple(rows))
 
 
 def _hollow(own: Sequence[dict[str, Any]], kind: str) -> str:

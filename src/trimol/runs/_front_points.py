@@ -21,6 +21,9 @@ TEST, VALIDATION, TRAIN, GOALS = "test", "validation", "train", "goals"
 # How the losses are called in a run's record, or among its scores, by the data they are of.
 LOSSES = {TEST: "test_loss/", VALIDATION: "validation_loss/", TRAIN: "loss/"}
 METRIC = "metric/"
+# In the study that a front is saved as: the first word of its name, its tables, and a number.
+KIND, POINTS, KNOWN = "front", "points", "known"
+DIFFERENCE = "hypervolume difference"
 BEYOND = 0.1  # by this part of the range a derived reference is beyond the worst
 
 

@@ -10,14 +10,19 @@ import polars
 
 from trimol.runs import study as results
 from trimol.runs._environment import environment
-from trimol.runs._front_points import INDICATORS, LOSSES, Front, FrontPoint
+from trimol.runs._front_points import (
+    DIFFERENCE,
+    INDICATORS,
+    KIND,
+    KNOWN,
+    LOSSES,
+    POINTS,
+    Front,
+    FrontPoint,
+)
 from trimol.runs.comparison import Difference, judged_together
 from trimol.runs.statistics import Paired, interval
 from trimol.runs.study import Row, Study, row
-
-POINTS, KNOWN = "points", "known"  # the tables' names
-KIND = "front"  # the first word of the study's name
-DIFFERENCE = "hypervolume difference"
 
 
 def front_study(front: Front, folder: Path, command: str = "") -> Study:
