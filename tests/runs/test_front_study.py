@@ -82,11 +82,11 @@ def test_every_point_of_the_quadratic_is_the_minimiser_of_its_weighted_sum(tmp_p
         np.testing.assert_allclose(point.values["test"], task.values(x, task.population), rtol=1e-9)
         assert not point.dominated["train"]
     # On the front of the training data, and so not on that of the population.
-    exact = task.front(task.data().train, 20_001).numpy()
+    exact = task.true_front(task.data().train, 20_001).numpy()
     reached = np.array([point.values["train"] for point in found.points])
     assert np.linalg.norm(reached[:, None] - exact, axis=-1).min(1).max() < 1e-4
     (train,) = (space for space in found.spaces if space.name == "train")
-    known = task.front(task.data().train, len(found.known["train"]))
+    known = task.true_front(task.data().train, len(found.known["train"]))
     assert found.indicator("igd", "static", train) == [fronts.igd(reached, known)]
 
 

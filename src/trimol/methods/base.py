@@ -97,6 +97,8 @@ class Method(nn.Module):
         shown: The hyper-parameters that ``print(method)`` shows.
         prefers: The hyper-parameter that takes a preference, a point of the simplex: with it
             `trimol.runs.front` makes the points of a front. None where there is none.
+        spreads: The hyper-parameter that takes how many models are trained at once, point after
+            point, to be spread over a front. None where the method trains one.
     """
 
     needs: ClassVar[Needs]
@@ -104,6 +106,7 @@ class Method(nn.Module):
     reference: ClassVar[str]
     shown: ClassVar[tuple[str, ...]] = ()
     prefers: ClassVar[str | None] = None
+    spreads: ClassVar[str | None] = None
     draws: int = 1
     weights: Tensor
     step: Tensor

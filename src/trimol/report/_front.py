@@ -299,6 +299,8 @@ def _text(p: dict[str, Any]) -> str:
 
 def _preference(p: dict[str, Any]) -> str:
     weights = [value for name, value in p.items() if name.startswith("weight/")]
+    if not all(map(_is_finite, weights)):
+        return number(None)
     return " ".join(share(weight).removeprefix("0") for weight in weights)
 
 

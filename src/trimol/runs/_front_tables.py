@@ -99,6 +99,7 @@ def as_plain(p: FrontPoint, front: Front) -> dict[str, Any]:
         "seed": p.seed,
         "point": place(p, front),
         "weights": list(p.preference),
+        "member": p.member,
         "refined": p.refined,
         **{s.name: _finite(dict(zip(s.axes, p.values[s.name], strict=True))) for s in front.spaces},
         "metrics": _finite(p.metrics),
@@ -109,8 +110,8 @@ def as_plain(p: FrontPoint, front: Front) -> dict[str, Any]:
 
 def place(p: FrontPoint, front: Front) -> int:
     """The number of a point among those of its method, the same for every seed, from 1."""
-    order = dict.fromkeys(other.preference for other in front.of(p.method))
-    return [*order].index(p.preference) + 1
+    order = dict.fromkeys((other.preference, other.member) for other in front.of(p.method))
+    return [*order].index((p.preference, p.member)) + 1
 
 
 def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
@@ -118,14 +119,15 @@ def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def _listed(p: FrontPoint, front: Front, folder: Path) -> dict[str, Any]:
-    """A point as a row of a table."""
+    """A point as a row of a table; where no preference was asked for, its weights are NaN."""
+    axes = front.spaces[0].axes
     return {
         "method": p.method,
         "seed": p.seed,
         "point": place(p, front),
         "refined": p.refined,
         "folder": relpath(p.folder, folder),
-        **_columns("weight", front.spaces[0].axes, p.preference),
+        **_columns("weight", axes, p.preference or (math.nan,) * len(axes)),
         **{
             name: value
             for space in front.spaces

@@ -14,6 +14,8 @@ _BUILT_IN = {
     "quadratic": "trimol.tasks.quadratic:Quadratic",
     "concave": "trimol.tasks.concave:Concave",
 }
+# Tasks around another one: several models of it at once, and one that is told a preference.
+POPULATION, CONDITIONED = "population", "conditioned"
 
 
 def names() -> list[str]:
