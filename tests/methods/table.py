@@ -122,6 +122,8 @@ VARIANTS: dict[str, Row] = {
     "preference-progress": TABLE["preference"].variant(
         settings={"bounds": None, "progress": {0: 0.5}}, degree=1.0
     ),
+    # Three objectives leave one product a step: some are solved by it, some exactly.
+    "mgda-products": TABLE["mgda"].variant(settings={"solver": "products", "gap": 0.3}),
     "mgda-chunk": TABLE["mgda"].variant(settings={"chunk": 2}),
     "modo-simultaneous": TABLE["modo"].variant(settings={"simultaneous": True}, moves_with="old"),
     "modo-three-draws": TABLE["modo"].variant(settings={"draws": 3}, moves_on=slice(2, 3)),

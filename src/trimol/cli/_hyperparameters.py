@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trimol._failures import BadValue
 from trimol._outline import Parameter
@@ -10,9 +10,6 @@ from trimol.cli._reporting import UsageError
 from trimol.cli._values import by_objective, of_types, reader, real_number
 from trimol.methods._registry import outline
 from trimol.training._optimizers import GIVEN
-
-if TYPE_CHECKING:
-    from trimol.runs.config import RunConfig
 
 PREFIX = "method."
 
@@ -71,27 +68,6 @@ def _add(values: dict[str, Any], parameter: Parameter, objective: str, text: str
     if not isinstance(values.setdefault(parameter.name, {}), dict):
         raise BadValue(f"must be given by objective or as a whole, found both of {parameter.name}")
     values[parameter.name][objective] = real_number(text or "")
-
-
-def check(config: "RunConfig") -> None:
-    """Let a method look at its hyper-parameters before there is a model: a ValueError says why not.
-
-    >>> from trimol.runs.config import configure
-    >>> check(configure("digits", "modo", steps=1, hyperparameters={"gamma": -1.0}))
-    Traceback (most recent call last):
-    trimol._failures.BadValue: gamma must be a finite number of at least 0, found -1.0
-    """
-    import torch
-
-    from trimol import methods, tasks
-    from trimol.training._optimizers import named, needs_optimizer
-
-    objectives = tasks.load(config.task, config.task_options).objectives
-    stand_in = [torch.zeros(1, requires_grad=True)]
-    own = dict(config.hyperparameters)
-    if needs_optimizer(own):
-        own["optimizer"] = named(config.optimizer or "sgd", stand_in, config.lr)
-    methods.get(config.method)(stand_in, objectives, **own)
 
 
 def _unknown(method: str, flag: str, known: Collection[str], taken: Collection[str]) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from trimol.cli import _hyperparameters as hyperparameters
 from trimol.cli import _method_list as method_list
 from trimol.cli import _setup as setup
 from trimol.cli._live import shown
@@ -41,9 +40,9 @@ if TYPE_CHECKING:
 STEPS = 500
 HOW_TO_READ = (
     "R_opt is 0 where no small step lowers all losses, on training data; R_pop is the same on test "
-    "data, R_gen the size of the gap between the two. E_ca is 0 if the update avoids conflict of "
-    "the losses. A small R_opt alone makes no good model (one loss that is flat is enough for it): "
-    "read it beside the losses."
+    "data, R_gen the size of the gap between the two. E_ca is the (squared) distance from the "
+    "conflict-avoiding direction. A small R_opt alone makes no good model (one loss that is flat "
+    "is enough for it): read it beside the losses."
 )
 
 
@@ -173,7 +172,7 @@ def _compared(
 
 def _checked(options: Options, compared: Sequence[Variant], given: Mapping[str, Any]) -> list[str]:
     """What tells the methods' runs apart; what is wrong with one is said before anything runs."""
-    from trimol.runs.config import configure
+    from trimol.runs.config import check_method, configure
 
     found = []
     with usage():
@@ -187,7 +186,7 @@ def _checked(options: Options, compared: Sequence[Variant], given: Mapping[str, 
                 task_options=given,
                 hyperparameters=variant.hyperparameters,
             )
-            hyperparameters.check(config)
+            check_method(config)
             found.append(_setting_of(config))
     for place, own in enumerate(found):
         if own in found[:place]:
@@ -215,6 +214,8 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
     table = tables.grid(findings.rows_of_seeds(rows), marked)
     console.print(tables.draw(table, console.width))
     console.print(_setting(comparison, options, steps, marked=bool(marked)))
+    for line in findings.verdict(comparison):
+        console.print(f"\n{fill(line, console.width)}")
     _list(console, "Differences, run by run:", findings.sentences(comparison))
     _list(console, "Steps of different lengths:", step_lengths.lines(comparison))
     _list(
@@ -246,7 +247,7 @@ def _setting(comparison: "Comparison", options: Options, steps: int, *, marked: 
     rates = "; ".join(f"{method} {setting(runs[0].config)}" for method, runs in groups if runs)
     samples = {samples_a_step(run) for _, runs in groups for run in runs}
     saw = f"Every method saw {samples.pop()} samples a step. " if len(samples) == 1 else ""
-    best = " * is lower than every other by more than the noise." if marked else ""
+    best = " * is better than every other by more than the noise." if marked else ""
     return (
         f"{options.task}: losses and metrics on test data after {steps} steps, {seeds}: "
         f"{shown}.{best} {saw}{rates}."

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from trimol.cli import _hyperparameters as hyperparameters
 from trimol.cli import _method_list as method_list
 from trimol.cli import _setup as setup
 from trimol.cli._live import shown
@@ -127,7 +126,7 @@ def _checked_methods(options: Options) -> "list[Variant | str]":
 
 def _check(options: Options, by: "Sequence[Variant | str]", given: Mapping[str, Any]) -> None:
     """Let the methods look at their hyper-parameters before anything runs."""
-    from trimol.runs.config import configure
+    from trimol.runs.config import check_method, configure
 
     with usage():
         for variant in by:
@@ -140,7 +139,7 @@ def _check(options: Options, by: "Sequence[Variant | str]", given: Mapping[str, 
                     task_options=given,
                     hyperparameters=variant.hyperparameters,
                 )
-                hyperparameters.check(config)
+                check_method(config)
 
 
 def _made(

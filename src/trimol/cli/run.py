@@ -116,7 +116,7 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
     given = setup.checked_options(options.task, options.option)
     steps = setup.steps(options, given, default=STEPS)
     every = max(1, steps // 20) if options.measure_every is None else options.measure_every
-    from trimol.runs.config import configure
+    from trimol.runs.config import check_method, configure
 
     with usage():
         config = configure(
@@ -137,7 +137,7 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
             checkpoint_every=options.checkpoint_every,
             precision=options.precision,
         )
-        hyperparameters.check(config)
+        check_method(config)
     return config.model_copy(update={"rho": _measured_rho(config, options.measure_rho)})
 
 

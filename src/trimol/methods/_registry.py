@@ -17,6 +17,7 @@ _PLACES = {
 DEFAULT = "modo"  # the method of a command that is not told one
 BASELINE = "static"  # what others are compared with
 COMPARED = (BASELINE, "mgda", DEFAULT)
+TRIED = ("mgda", DEFAULT, "upgrad", "stch")  # what has to beat the baseline in a diagnosis
 SPREADING = ("stch",)  # what makes a front, for a command that is not told
 
 

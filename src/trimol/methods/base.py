@@ -30,6 +30,7 @@ from trimol.methods._reach import Reach
 from trimol.methods._restart import look_at_optimizer
 
 Metric = Literal["step", "gradient"]
+Range = tuple[float, float]  # `Method.search`
 Needs = Literal["nothing", "losses", "gramian", "product", "jacobian", "representation"]
 State = Mapping[str, Tensor]
 
@@ -95,8 +96,12 @@ class Method(nn.Module):
         weights: λ, one entry per objective, in float64.
         info: What the last step saw, or ``None`` before the first.
         shown: The hyper-parameters that ``print(method)`` shows.
-        prefers: The hyper-parameter that takes a preference, a point of the simplex: with it
-            `trimol.runs.front` makes the points of a front. None where there is none.
+        search: The hyper-parameters to try several values of where the method is tuned
+            (`trimol.diagnose`): each with the range to begin with, (least, largest) of a positive
+            number without an upper limit.
+        prefers: The hyper-parameter that takes a preference, a point of the simplex: tuned like
+            those of ``search``, and `trimol.runs.front` makes the points of a front with it. None
+            where there is none.
         spreads: The hyper-parameter that takes how many models are trained at once, point after
             point, to be spread over a front. None where the method trains one.
     """
@@ -105,6 +110,7 @@ class Method(nn.Module):
     summary: ClassVar[str]
     reference: ClassVar[str]
     shown: ClassVar[tuple[str, ...]] = ()
+    search: ClassVar[Mapping[str, Range]] = {}
     prefers: ClassVar[str | None] = None
     spreads: ClassVar[str | None] = None
     draws: int = 1
@@ -132,7 +138,7 @@ class Method(nn.Module):
         guard: bool = False,
     ) -> None:
         super().__init__()
-        self.params = tuple(checked(params))
+        self.params = tuple(checked(params, real=False))
         self.names = checks.names(objectives)
         self.objectives = len(self.names)
         self._start: dict[str, Tensor] = {}

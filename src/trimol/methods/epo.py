@@ -114,6 +114,7 @@ class EPO(GramianPreferringMethod):
     )
     reference: ClassVar[str] = "mahapatra2020multi"
     shown: ClassVar[tuple[str, ...]] = ("eps",)
+    prefers: ClassVar[str | None] = "prefer"
 
     def __init__(
         self,

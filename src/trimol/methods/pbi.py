@@ -55,6 +55,7 @@ class PBI(PreferringMethod):
     )
     reference: ClassVar[str] = "zhang2007moead"
     shown: ClassVar[tuple[str, ...]] = ("theta",)
+    prefers: ClassVar[str | None] = "prefer"
 
     def __init__(
         self,

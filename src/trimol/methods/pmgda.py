@@ -113,6 +113,7 @@ class PMGDA(GramianPreferringMethod):
     )
     reference: ClassVar[str] = "zhang2024pmgda"
     shown: ClassVar[tuple[str, ...]] = ("sigma", "tol")
+    prefers: ClassVar[str | None] = "prefer"
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """STCH: the smooth maximum of the losses, for any point of the Pareto front."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Unpack
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol.gradients import Evidence
 from trimol.methods._preferring import PreferringMethod, PreferringOptions
-from trimol.methods.base import Needs, Objectives
+from trimol.methods.base import Needs, Objectives, Range
 
 
 def stch_weights(losses: Tensor, prefer: Tensor, mu: float | Tensor) -> Tensor:
@@ -59,6 +59,7 @@ class STCH(PreferringMethod):
     )
     reference: ClassVar[str] = "lin2024smooth"
     shown: ClassVar[tuple[str, ...]] = ("mu",)
+    search: ClassVar[Mapping[str, Range]] = {"mu": (0.03, 1.0)}
 
     def __init__(
         self,

@@ -50,6 +50,7 @@ class Tchebycheff(PreferringMethod):
         "Descent on the largest weighted loss: reaches any Pareto point, as its step size falls."
     )
     reference: ClassVar[str] = "miettinen1999nonlinear"
+    prefers: ClassVar[str | None] = "prefer"
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """p of the worst loss."""

@@ -25,7 +25,7 @@ _LAYOUT = {
     "margin": {"l": 62, "r": 10, "t": 8, "b": 42},
     "hovermode": "closest",
 }
-_AXIS = {"gridcolor": GRID, "zerolinecolor": "#bbb", "linecolor": "#888", "showline": True}
+AXIS = {"gridcolor": GRID, "zerolinecolor": "#bbb", "linecolor": "#888", "showline": True}
 
 
 def curves(figure: Curves, looks: Mapping[str, Look]) -> list[Any]:
@@ -51,24 +51,24 @@ def triangle(figure: Triangle, looks: Mapping[str, Look]) -> list[Any]:
         "yaxis": blank | {"range": upright, "scaleanchor": "x"},
         "annotations": _names(figure),
     }
-    return [_plot(traces, layout)]
+    return [plot(traces, layout)]
 
 
 def front(figure: FrontFigure, looks: Mapping[str, Look]) -> list[Any]:
     """One plot: in the plane, in space, or across parallel axes for more than three of them."""
     if figure.parallel:
-        return [_plot(_across(figure, looks), _parallel_axes(figure))]
+        return [plot(_across(figure, looks), _parallel_axes(figure))]
     traces = [*_true_front(figure)]
     for dots in figure.dots:
         traces.append(_dots(dots, looks[dots.label], figure))
     names = [{"title": {"text": plain(shortened(name, 40))}} for name in figure.axes]
     if len(figure.axes) == 2:
-        x, y = (_AXIS | name | {"exponentformat": "power"} for name in names)
-        return [_plot(traces, {"xaxis": x, "yaxis": y | {"automargin": True}})]
+        x, y = (AXIS | name | {"exponentformat": "power"} for name in names)
+        return [plot(traces, {"xaxis": x, "yaxis": y | {"automargin": True}})]
     walls = {"gridcolor": GRID, "backgroundcolor": "white", "zerolinecolor": "#bbb"}
     scene = {f"{axis}axis": walls | name for axis, name in zip("xyz", names, strict=True)}
     scene["camera"] = {"eye": {"x": 1.6, "y": 1.6, "z": 1.1}}
-    return [_plot(traces, {"scene": scene, "margin": {"l": 0, "r": 0, "t": 0, "b": 0}})]
+    return [plot(traces, {"scene": scene, "margin": {"l": 0, "r": 0, "t": 0, "b": 0}})]
 
 
 def embedded(plot: Any) -> str:
@@ -178,10 +178,11 @@ def _parallel_axes(figure: FrontFigure) -> dict[str, Any]:
     names = [plain(shortened(name)) for name in figure.axes]
     x = {"tickvals": list(range(len(names))), "ticktext": names}
     y = {"tickvals": [0, 1], "ticktext": ["least", "largest"], "range": [-0.05, 1.05]}
-    return {"xaxis": _AXIS | x, "yaxis": _AXIS | y}
+    return {"xaxis": AXIS | x, "yaxis": AXIS | y}
 
 
-def _plot(traces: list[dict[str, Any]], layout: dict[str, Any]) -> Any:
+def plot(traces: list[dict[str, Any]], layout: dict[str, Any]) -> Any:
+    """Traces in the layout that all plots share."""
     return needed("plotly.graph_objects").Figure(traces, _LAYOUT | layout)
 
 
@@ -193,8 +194,8 @@ def _panel(panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> Any:
         look, shown = looks[line.label], figure.shown(line)
         drawn = _traces(line, look, floor=floor, scales=scales, shown=shown)
         traces += [trace | _along(line, figure.progress, trace["meta"]) for trace in drawn]
-    x = _AXIS | {"title": {"text": figure.progress[0], "standoff": 6}, "rangemode": "tozero"}
-    y = _AXIS | {
+    x = AXIS | {"title": {"text": figure.progress[0], "standoff": 6}, "rangemode": "tozero"}
+    y = AXIS | {
         "title": {"text": plain(panel.y), "standoff": 4},
         "type": scales[0],
         "exponentformat": "power",
@@ -204,7 +205,7 @@ def _panel(panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> Any:
     if panel.limits is not None:
         y["range"] = panel.limits
     told = {"logarithmic": panel.logarithmic, "dtick": ticks}
-    return _plot(traces, {"xaxis": x, "yaxis": y, "meta": told})
+    return plot(traces, {"xaxis": x, "yaxis": y, "meta": told})
 
 
 def _traces(
@@ -287,7 +288,7 @@ def _matrix(setting: Matrices, figure: Cosines) -> Any:
     x = ticks | {"tickangle": -45, "range": [-0.5, size - 1.5]}
     y = ticks | {"range": [size - 0.5, 0.5]}
     told = {"frames": [rounded(m) for m in setting.matrices], "steps": setting.steps}
-    return _plot([trace], {"margin": margin, "xaxis": x, "yaxis": y, "meta": told})
+    return plot([trace], {"margin": margin, "xaxis": x, "yaxis": y, "meta": told})
 
 
 def rounded(matrix: Iterable[Iterable[float]]) -> list[list[float | None]]:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -31,7 +32,7 @@ from trimol.methods._registry import outline
 from trimol.tasks import Settings, Task, load
 from trimol.tasks import _answers as answers
 from trimol.tasks.loading import blaming, file_of, source
-from trimol.training._optimizers import GIVEN, OptimizerName
+from trimol.training._optimizers import GIVEN, OptimizerName, named, needs_optimizer
 from trimol.training.loop import Schedule
 
 # Changes what is on disk while a run goes on, not what comes out.
@@ -39,7 +40,7 @@ _WITHOUT_EFFECT = {"checkpoint_every"}
 # Came later than the first runs on disk: unset is how those were run, and their names stay.
 _LATER = {
     *("score_every", "measure_at", "validation_only", "schedule"),
-    *("optimizer", "watch_every", "watch_full_every"),
+    *("optimizer", "watch_every", "watch_full_every", "hold_out"),
 }
 _TASKS_KEPT = 4  # with their data
 _tasks: dict[tuple[str | None, ...], Task] = {}
@@ -93,6 +94,7 @@ class RunConfig(BaseModel):
             never.
         checkpoint_every: Save a checkpoint every so many steps; with 0 when interrupted only.
         precision: ``"no"`` (as the model is), ``"bf16"`` or ``"fp16"`` (mixed).
+        hold_out: Where the task has no validation data, so many samples of train become it.
         source: SHA-256 of the file of a user's own task.
 
     Example:
@@ -124,6 +126,7 @@ class RunConfig(BaseModel):
     watch_full_every: NonNegativeInt = 0
     checkpoint_every: NonNegativeInt = 0
     precision: Literal["no", "bf16", "fp16"] = "no"
+    hold_out: NonNegativeInt = 0
     source: str | None = None
 
     @field_validator("measure_at")
@@ -312,6 +315,22 @@ def hyperparameters_of(method: str) -> tuple[str, ...]:
     parameters = inspect.signature(methods.get(method).__init__).parameters.values()
     own = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
     return tuple(name for name in own if name not in GIVEN)
+
+
+def check_method(config: RunConfig) -> None:
+    """Let a method look at its hyper-parameters before there is a model: a ValueError says why not.
+
+    >>> check_method(configure("digits", "modo", steps=1, hyperparameters={"gamma": -1.0}))
+    Traceback (most recent call last):
+    trimol._failures.BadValue: gamma must be a finite number of at least 0, found -1.0
+    """
+    stand_in = [torch.zeros(1, requires_grad=True)]
+    own = dict(config.hyperparameters)
+    if needs_optimizer(own):
+        own["optimizer"] = named(config.optimizer or "sgd", stand_in, config.lr)
+    methods.get(config.method)(
+        stand_in, task_of(config.task, config.task_options).objectives, **own
+    )
 
 
 def is_number(value: Any) -> bool:

@@ -33,7 +33,8 @@ from trimol.runs._journal import Watch
 from trimol.runs._pool import execute_all
 from trimol.runs._preferences import Weights, even, thin
 from trimol.runs._variants import Variant, variants
-from trimol.runs.comparison import first_given, folder_name
+from trimol.runs.comparing import first_given
+from trimol.runs.comparison import folder_name
 from trimol.runs.config import RunConfig, configure, equal_steps, steps_per_epoch, task_of
 from trimol.runs.store import StoredRun
 from trimol.tasks import Task

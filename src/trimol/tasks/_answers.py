@@ -21,7 +21,7 @@ from trimol.data import IndependentDraws
 from trimol.gradients._params import checked
 from trimol.gradients.losses import as_vector
 from trimol.tasks.loading import TaskError, is_name
-from trimol.tasks.task import SAMPLES, Batch, Data, Task, summed
+from trimol.tasks.task import SAMPLES, Batch, Data, Task, holding_out, summed
 
 
 class BadAnswer(TaskError, BadType):
@@ -48,7 +48,8 @@ def data(task: Task, seed: int | None = None) -> Data:
     found = _asked(task, method, *given)
     if not isinstance(found, Data):
         raise _wrong(task, method, f"must return a trimol.tasks.Data, found {_kind(found)}")
-    return found
+    held_out = task.hold_out if found.validation is None else 0
+    return holding_out(found, held_out) if held_out else found
 
 
 def shared(task: Task, module: nn.Module) -> list[Tensor]:
