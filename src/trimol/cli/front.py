@@ -18,6 +18,7 @@ from trimol.cli._reporting import UsageError, print_json, usage
 from trimol.cli._values import (
     Maybe,
     Names,
+    Numbers,
     Texts,
     count,
     names,
@@ -62,7 +63,7 @@ class Options:
     """Preferences that are added after these, where the front is thin."""
     seeds: Annotated[int, typed(count, "N")] = 1
     """How often each front is made."""
-    reference: Annotated[Maybe[Any], typed(numbers, "F1,F2,…", unset="from-the-runs")] = None
+    reference: Annotated[Maybe[Numbers], typed(numbers, "F1,F2,…", unset="from-the-runs")] = None
     """The losses up to which the hypervolume is taken."""
     lr: Annotated[Maybe[float], typed(positive, "ALPHA", unset="per-task")] = None
     """Step size of every method that is not given its own; by default what the task has."""
