@@ -146,7 +146,7 @@ class Conditioned(Around):
         seen: list[Tensor] = []
 
         def look(_module: nn.Module, given: tuple[Any, ...], found: Any) -> None:
-            seen.append(found if features else given[0])
+            seen.extend([found] if features else given[:1])
 
         hook, modes = place.register_forward_hook(look), [(m, m.training) for m in inner.modules()]
         with torch.random.fork_rng(devices=[]), torch.no_grad():

@@ -101,7 +101,7 @@ class Population(Around):
 
     def conclude(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """The metrics of every model."""
-        metrics = {}
+        metrics: dict[str, float] = {}
         for k in self._places:
             ending = _of("", k)
             own = {n.removesuffix(ending): v for n, v in sums.items() if n.endswith(ending)}
