@@ -16,6 +16,8 @@ _BUILT_IN = {
     "population": "trimol.tasks.population:Population",
     "conditioned": "trimol.tasks.conditioned:Conditioned",
 }
+# Tasks around another one: several models of it at once, and one that is told a preference.
+POPULATION, CONDITIONED = "population", "conditioned"
 
 
 def names() -> list[str]:

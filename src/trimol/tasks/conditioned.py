@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, ClassVar
 
 import torch
@@ -11,7 +12,7 @@ from torch.nn import Parameter
 from trimol._checks import above_zero, nonnegative, one_of, positive, simplex
 from trimol._failures import BadValue
 from trimol.tasks._around import Around
-from trimol.tasks.task import Batch
+from trimol.tasks.task import Batch, Task
 
 PLACES = ("input", "features")
 
@@ -145,7 +146,7 @@ class Conditioned(Around):
         seen: list[Tensor] = []
 
         def look(_module: nn.Module, given: tuple[Any, ...], found: Any) -> None:
-            seen.append(found if features else given[0])
+            seen.extend([found] if features else given[:1])
 
         hook, modes = place.register_forward_hook(look), [(m, m.training) for m in inner.modules()]
         with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -159,6 +160,14 @@ class Conditioned(Around):
                 f"{self.inner.name!r}"
             )
         return seen[0].shape[1] if features else seen[0][0].numel()
+
+    def point(
+        self, model: nn.Module, preference: Sequence[float], member: int | None
+    ) -> tuple[Task, nn.Module]:
+        """This task with another preference in eval mode, and the one model."""
+        told = copy(self)
+        told.prefer = above_zero("prefer", simplex(preference, len(self.objectives), "prefer"))
+        return told, model
 
     def losses(self, model: nn.Module, batch: Batch) -> Tensor:
         """M r f, in training at a preference of its own; else f, at ``prefer``."""

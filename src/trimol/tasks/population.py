@@ -1,6 +1,6 @@
 """Population: K copies of a task's model, trained at once to be K points of a front."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -11,7 +11,7 @@ from trimol import methods
 from trimol._checks import count
 from trimol.methods._registry import outline
 from trimol.tasks._around import Around
-from trimol.tasks.task import Batch, Settings
+from trimol.tasks.task import Batch, Settings, Task
 
 
 class Population(Around):
@@ -67,6 +67,12 @@ class Population(Around):
     def model(self) -> nn.ModuleList:
         """K new models, each with its own start."""
         return nn.ModuleList(self.inner.model() for _ in self._places)
+
+    def point(
+        self, model: nn.Module, preference: Sequence[float], member: int | None
+    ) -> tuple[Task, nn.Module]:
+        """The task, and one of the models."""
+        return self.inner, [*_members(model)][member or 0]
 
     def losses(self, model: nn.Module, batch: Batch) -> Tensor:
         """The losses of the first model, then those of the second, …"""
