@@ -24,7 +24,7 @@ _LAYOUT = {
     "margin": {"l": 62, "r": 10, "t": 8, "b": 42},
     "hovermode": "closest",
 }
-_AXIS = {"gridcolor": GRID, "zerolinecolor": "#bbb", "linecolor": "#888", "showline": True}
+AXIS = {"gridcolor": GRID, "zerolinecolor": "#bbb", "linecolor": "#888", "showline": True}
 
 
 def curves(figure: Curves, looks: Mapping[str, Look]) -> list[Any]:
@@ -50,7 +50,7 @@ def triangle(figure: Triangle, looks: Mapping[str, Look]) -> list[Any]:
         "yaxis": blank | {"range": upright, "scaleanchor": "x"},
         "annotations": _names(figure),
     }
-    return [_plot(traces, layout)]
+    return [plot(traces, layout)]
 
 
 def embedded(plot: Any) -> str:
@@ -77,7 +77,8 @@ def library() -> str:
     return str(needed("plotly.offline").get_plotlyjs())
 
 
-def _plot(traces: list[dict[str, Any]], layout: dict[str, Any]) -> Any:
+def plot(traces: list[dict[str, Any]], layout: dict[str, Any]) -> Any:
+    """A plot of some traces, with what all plots share."""
     return needed("plotly.graph_objects").Figure(traces, _LAYOUT | layout)
 
 
@@ -89,8 +90,8 @@ def _panel(panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> Any:
         look, shown = looks[line.label], figure.shown(line)
         drawn = _traces(line, look, floor=floor, scales=scales, shown=shown)
         traces += [trace | _along(line, figure.progress, trace["meta"]) for trace in drawn]
-    x = _AXIS | {"title": {"text": figure.progress[0], "standoff": 6}, "rangemode": "tozero"}
-    y = _AXIS | {
+    x = AXIS | {"title": {"text": figure.progress[0], "standoff": 6}, "rangemode": "tozero"}
+    y = AXIS | {
         "title": {"text": plain(panel.y), "standoff": 4},
         "type": scales[0],
         "exponentformat": "power",
@@ -100,7 +101,7 @@ def _panel(panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> Any:
     if panel.limits is not None:
         y["range"] = panel.limits
     told = {"logarithmic": panel.logarithmic, "dtick": ticks}
-    return _plot(traces, {"xaxis": x, "yaxis": y, "meta": told})
+    return plot(traces, {"xaxis": x, "yaxis": y, "meta": told})
 
 
 def _traces(
@@ -115,12 +116,12 @@ def _traces(
     ]
     band[1] |= {"fill": "tonexty", "fillcolor": look.faint(0.14)}
     middle = common | {
-        "y": _drawn(line.mean),
+        "y": drawn(line.mean),
         "name": plain(f"{line.label} (dashed)" if line.reference else line.label),
         "mode": "lines" if line.reference else "lines+markers",
         "line": {"color": look.colour, "width": 1.5, "dash": "dash" if line.reference else "solid"},
         "marker": {"symbol": look.symbol, "size": 6, "maxdisplayed": 8},
-        "customdata": [*zip(_drawn(line.low), _drawn(line.high), line.n, line.steps, strict=True)],
+        "customdata": [*zip(drawn(line.low), drawn(line.high), line.n, line.steps, strict=True)],
         "hovertemplate": "step %{customdata[3]}: %{y:.3g}<br>95 % interval %{customdata[0]:.3g} to "
         "%{customdata[1]:.3g}, n = %{customdata[2]}",
     }
@@ -132,7 +133,7 @@ def _traces(
 
 def _along(line: Line, progress: Sequence[Progress], meta: dict[str, Any]) -> dict[str, Any]:
     """The x of a trace and, if there is a choice, all that can be chosen."""
-    x = {name: _drawn(getattr(line, name)) for name in progress}
+    x = {name: drawn(getattr(line, name)) for name in progress}
     return {"x": x[progress[0]], "meta": meta | ({"x": x} if len(x) > 1 else {})}
 
 
@@ -142,8 +143,8 @@ def _edges(line: Line, floor: float) -> list[dict[Scale, list[float | None]]]:
     low = [max(value, floor) if on else math.nan for value, on in zip(line.low, shown, strict=True)]
     high = [value if on else math.nan for value, on in zip(line.high, shown, strict=True)]
     return [
-        {"linear": _drawn(line.low), "log": _drawn(low)},
-        {"linear": _drawn(line.high), "log": _drawn(high)},
+        {"linear": drawn(line.low), "log": drawn(low)},
+        {"linear": drawn(line.high), "log": drawn(high)},
     ]
 
 
@@ -157,7 +158,7 @@ def _ticks(panel: Panel) -> int | str | None:
     return "D2" if 0.7 < decades < 2.5 else 1 if 2.5 <= decades < 6 else None
 
 
-def _drawn(values: Iterable[float]) -> list[float | None]:
+def drawn(values: Iterable[float]) -> list[float | None]:
     """Numbers for JSON, in seven digits: more cannot be seen, and make the page twice as large."""
     return [float(f"{value:.7g}") if math.isfinite(value) else None for value in values]
 
@@ -183,7 +184,7 @@ def _matrix(setting: Matrices, figure: Cosines) -> Any:
     x = ticks | {"tickangle": -45, "range": [-0.5, size - 1.5]}
     y = ticks | {"range": [size - 0.5, 0.5]}
     told = {"frames": [rounded(m) for m in setting.matrices], "steps": setting.steps}
-    return _plot([trace], {"margin": margin, "xaxis": x, "yaxis": y, "meta": told})
+    return plot([trace], {"margin": margin, "xaxis": x, "yaxis": y, "meta": told})
 
 
 def rounded(matrix: Iterable[Iterable[float]]) -> list[list[float | None]]:

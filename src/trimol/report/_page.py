@@ -18,11 +18,14 @@ from trimol._version import __version__
 from trimol.report import _curves as curves
 from trimol.report import _interactive as interactive
 from trimol.report import _printed as printed
+from trimol.report import _search_plots as search_plots
 from trimol.report import _summary as summary
 from trimol.report._curves import Cosines, Curves
 from trimol.report._numbers import count, number
 from trimol.report._reading import read
 from trimol.report._runs import Comparison, Setting, command, comparisons
+from trimol.report._search import Bars, Plot, SearchFigure
+from trimol.report._search import figures as search_figures
 from trimol.report._step_effects import NOTE, TITLE, step_effects
 from trimol.report._style import Look, looks, needed
 from trimol.report._triangle import Triangle, triangle
@@ -248,14 +251,50 @@ def _may_be_linked(path: Path, folder: Path) -> bool:
 
 def _study(study: Study, folder: Path, left_out: list[str]) -> View:
     home = folder if study.folder is None else study.folder
+    figures, missing = _searched(study, left_out)
+    methods = dict.fromkeys(dots.label for f in figures for p in f.panels for dots in _labelled(p))
+    style = looks(methods)
     own = [home / name for name in (results.FILE, *study.files)]
     return {
         "study": study,
         "pictures": pictures(study, left_out),
         "rows": summary.measured_and_paper(study),
         "long": len(study.rows) > LONG_TABLE,
+        "figures": [_search_figure(figure, style) for figure in figures],
+        "legend": [(label, style[label], GLYPHS[style[label].symbol]) for label in style],
+        "absent": missing,
         "environment": _facts(study.environment),
         "links": [_link(path, folder) for path in own if _may_be_linked(path, folder)],
+    }
+
+
+def _searched(study: Study, left_out: list[str]) -> tuple[list[SearchFigure], list[str]]:
+    """The figures of a search, and which are missing; nothing for any other study."""
+    try:
+        return search_figures(study)
+    except BadValue as error:
+        left_out.append(str(error))
+        return [], []
+
+
+def _labelled(panel: Plot | Bars) -> Sequence[Any]:
+    return panel.dots if isinstance(panel, Plot) else (panel,)
+
+
+def _search_figure(figure: SearchFigure, style: Mapping[str, Look]) -> View:
+    plots = search_plots.search(figure, style)
+    return {
+        "info": figure,
+        "panels": [
+            {"title": panel.title, "label": panel.label, "plot": interactive.embedded(plot)}
+            for panel, plot in zip(figure.panels, plots, strict=True)
+        ],
+        "links": [],
+        "kinds": figure.kinds,
+        "scales": (),
+        "progress": (),
+        "steps": (),
+        "table": None,
     }
 
 
@@ -290,7 +329,8 @@ def _rendered(
     )
     script = _asset("page.js")
     # Without figures there is nothing to draw, and two megabytes less to carry.
-    library, its_hash = _library() if any(view["figures"] for view in views) else ("", "")
+    drawn = any(view["figures"] for view in (*views, *studies))
+    library, its_hash = _library() if drawn else ("", "")
     page: str = environment.from_string(_asset("page.html.jinja")).render(
         title=folder.resolve().name or "trimol",
         comparisons=views,
