@@ -124,7 +124,7 @@ class Trials:
     def shown(self, column: str, value: float) -> float:
         """A score or goal, not farther from the best than an axis for all of them should reach."""
         higher = self.ways.get(column, "higher") == "higher"
-        values = [row[column] for row in self.rows]
+        values: list[float] = [row[column] for row in self.rows]
         best, middle = (max if higher else min)(values), median(values)
         end = middle - _BELOW * (best - middle)
         return max(value, end) if higher else min(value, end)
@@ -208,8 +208,9 @@ def importance(shares: Mapping[str, Mapping[str, float]]) -> SearchFigure:
     return SearchFigure(
         "importance",
         "Which setting matters?",
-        "The share of the scores' variance that each setting explains by itself and with others "
-        "(fANOVA, as Optuna computes it). Of few trials it is a rough guess.",
+        "The share of the variance of the scores, as drawn above, that each setting explains by "
+        "itself and with others (fANOVA, as Optuna computes it). Of few trials it is a rough "
+        "guess.",
         tuple(
             Bars(method, method, tuple(map(_setting, own)), tuple(own.values()))
             for method, own in shares.items()
@@ -292,12 +293,13 @@ def _pairs_of_settings(
 
 def _contour(trials: Trials, method: str, x: str, y: str) -> Plot | None:
     rows = trials.of(method, x, y)
-    axes = [Axis(_setting(name), trials.scales[name]) for name in (x, y)]
-    surface = _surface(trials, rows, x, y, axes)
+    across, up = (Axis(_setting(name), trials.scales[name]) for name in (x, y))
+    surface = _surface(trials, rows, x, y, (across, up))
     if surface is None:
         return None
     dots = _dots(trials, rows, x, y)
-    return Plot(f"{method}: {axes[0].title}, {axes[1].title}", method, *axes, (dots,), surface)
+    title = f"{method}: {across.title}, {up.title}"
+    return Plot(title, method, across, up, (dots,), surface)
 
 
 def _surface(
@@ -339,7 +341,7 @@ def _shares(
                 optuna.trial.create_trial(
                     params={name: row[name] for name in names},
                     distributions=spaces,
-                    value=row[SCORE],
+                    value=trials.shown(SCORE, row[SCORE]),
                 )
             )
         evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)

@@ -75,7 +75,7 @@ def study(found: Sweep) -> Study:
         name=f"sweep {made}",
         title=f"Settings of {', '.join(found.plan.methods)} on {made}, tried on validation data",
         rows=_rows(found),
-        notes=notes(found),
+        notes=[*_best(found), *notes(found)],
         tables={"trials": trials(found), "axes": axes(found)},
         command=command(found.plan),
         environment=environment(),
@@ -195,6 +195,13 @@ def best_of(found: Sweep) -> dict[str, Any]:
         }
         for method, trial in found.best.items()
     }
+
+
+def _best(found: Sweep) -> list[str]:
+    return [
+        f"Best of {method}, trial {own['trial']}, score {own['score']:+.1f} %: {own['label']}"
+        for method, own in best_of(found).items()
+    ]
 
 
 def _rows(found: Sweep) -> list[Row]:
