@@ -6,7 +6,7 @@ import numpy as np
 import polars
 import pytest
 
-from trimol.report import _search as search
+from trimol.report import _search_figures as search
 from trimol.report import _search_plots as plots
 from trimol.report._page import write
 from trimol.report._style import looks

@@ -24,8 +24,8 @@ from trimol.report._curves import Cosines, Curves
 from trimol.report._numbers import count, number
 from trimol.report._reading import read
 from trimol.report._runs import Comparison, Setting, command, comparisons
-from trimol.report._search import Bars, Plot, SearchFigure
-from trimol.report._search import figures as search_figures
+from trimol.report._search_figures import Bars, Plot, SearchFigure
+from trimol.report._search_figures import figures as search_figures
 from trimol.report._step_effects import NOTE, TITLE, step_effects
 from trimol.report._style import Look, looks, needed
 from trimol.report._triangle import Triangle, triangle

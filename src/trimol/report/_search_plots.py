@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trimol.report._interactive import AXIS, drawn, plain, plot
-from trimol.report._search import Axis, Bars, Dots, Plot, SearchFigure, Surface
+from trimol.report._search_figures import Axis, Bars, Dots, Plot, SearchFigure, Surface
 from trimol.report._style import Look
 
 _BLUES = ((0.0, "#f7fbff"), (0.5, "#9ecae1"), (1.0, "#2171b5"))

@@ -14,12 +14,10 @@ from trimol.maths.fronts import nondominated
 from trimol.runs import _spaces as spaces
 from trimol.runs._environment import environment
 from trimol.runs._judging import gains
-from trimol.runs._spaces import Point, Range
+from trimol.runs._spaces import GOAL, SETTING, Point, Range
 from trimol.runs._trials import SweepPlan, Trial, flat_goals
 from trimol.runs.study import Row, Study, row
 
-# How the columns of the table of trials begin.
-SETTING, GOAL = "setting/", "goal/"
 SEEDS = 5  # of the comparison that is proposed
 
 

@@ -13,7 +13,7 @@ from trimol._extras import MissingExtra
 from trimol._failures import BadValue
 from trimol.report._numbers import number, short
 from trimol.runs._proposals import needed, quiet
-from trimol.runs._sweep_results import GOAL, SETTING
+from trimol.runs._spaces import GOAL, SETTING
 from trimol.runs.study import Study
 
 Scale = Literal["lin", "log", "choice"]
