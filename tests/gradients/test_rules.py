@@ -487,7 +487,7 @@ def test_no_node_has_two_rules() -> None:
     assert not set(RULES) & SYMMETRIC
 
 
-def _projected(output: Tensor, count: int = 6) -> Tensor:
+def projected(output: Tensor, count: int = 6) -> Tensor:
     """A few linear functions of ``output``, as losses."""
     matrix = torch.randn(count, output.numel(), dtype=torch.float64)
     return matrix @ output.reshape(-1).double()
@@ -516,7 +516,7 @@ def test_rule(case: Case, moving: tuple[int, ...], others: str) -> None:
     inputs = [torch.randn(shape, dtype=torch.float64) for shape in case.shapes]
     for i, x in enumerate(inputs):
         x.requires_grad_(i in moving or others == "require grad")
-    losses = _projected(case.function(*inputs))
+    losses = projected(case.function(*inputs))
     leaves = [inputs[i] for i in moving]
     assert case.node in {node.name() for node in record(losses, leaves).nodes}
     rtol = 1e-5 if "wider" in case.title or "ToCopy" in case.node else 1e-12
@@ -533,7 +533,7 @@ def test_rule_in_a_lower_precision(case: Case, dtype: torch.dtype) -> None:
     if dtype == torch.bfloat16 and case.node in FULL:
         pytest.skip("torch has it in full precision only")
     inputs = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in case.shapes]
-    losses = _projected(case.function(*inputs))
+    losses = projected(case.function(*inputs))
     _check(losses, inputs, 1e-4 if dtype == torch.float32 else 0.1)
 
 
@@ -545,7 +545,7 @@ def test_a_symmetric_rule_is_not_used_for_complex_numbers(name: str) -> None:
     x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
     function = {"Log": torch.log, "Sqrt": torch.sqrt}.get(name, ELEMENTWISE[name])
     y = function(torch.complex(x, x.flip(0) + 0.3))
-    losses = _projected(y if name == "Abs" else torch.view_as_real(y))
+    losses = projected(y if name == "Abs" else torch.view_as_real(y))
     assert f"{name}Backward0" in {node.name() for node in record(losses, [x]).nodes}
     _check(losses, [x])
 
@@ -567,7 +567,7 @@ def test_nodes_without_a_rule_broadcast(function: Callable[..., Tensor], moving:
     inputs = [torch.randn(shape, dtype=torch.float64) for shape in ((3, 1), (1, 4))]
     for i in moving:
         inputs[i].requires_grad_()
-    _check(_projected(function(*inputs)), [inputs[i] for i in moving])
+    _check(projected(function(*inputs)), [inputs[i] for i in moving])
 
 
 @pytest.mark.parametrize(
@@ -589,7 +589,7 @@ def test_nodes_without_a_rule_broadcast(function: Callable[..., Tensor], moving:
 )
 def test_nodes_with_one_number_as_output(function: Callable[[Tensor], Tensor]) -> None:
     x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
-    losses = _projected(function(x))
+    losses = projected(function(x))
     _check(losses, [x])
 
 
@@ -628,7 +628,7 @@ def test_nodes_without_a_rule_and_with_several_outputs(
     function: Callable[[Tensor], Tensor],
 ) -> None:
     x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
-    _check(_projected(function(x)), [x], 1e-10)
+    _check(projected(function(x)), [x], 1e-10)
 
 
 def test_no_tangent_in_gives_none_out() -> None:
@@ -648,7 +648,7 @@ def test_a_fused_layer_does_not_go_the_general_way(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(_rules, "_generic", watched)
     inputs = [torch.randn(shape, requires_grad=True) for shape in LSTM]
-    _check(_projected(recurrent(*inputs)), inputs, 1e-4)
+    _check(projected(recurrent(*inputs)), inputs, 1e-4)
     assert "MkldnnRnnLayerBackward0" not in names
 
 
@@ -656,7 +656,7 @@ def test_a_fused_layer_does_not_go_the_general_way(monkeypatch: pytest.MonkeyPat
 def test_distances_some_rows_at_a_time(entries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_rules, "BLOCK", entries)
     x = torch.randn(2, 7, 3, dtype=torch.float64, requires_grad=True)
-    losses = _projected(torch.cdist(x, x[:, :4] + 1))
+    losses = projected(torch.cdist(x, x[:, :4] + 1))
     assert "CdistBackward0" in {node.name() for node in record(losses, [x]).nodes}
     _check(losses, [x])
 
@@ -693,7 +693,7 @@ def test_this_release_of_torch_builds_its_nodes_as_the_rules_expect(name: str) -
     """Where it does not, answers are exact all the same, but a rule for speed is not used."""
     case = next(case for case in CASES if case.node == name)
     inputs = [torch.randn(shape, requires_grad=True) for shape in case.shapes]
-    nodes = record(_projected(case.function(*inputs)), inputs).nodes
+    nodes = record(projected(case.function(*inputs)), inputs).nodes
     assert all(known(node) for node in nodes if node.name() == name)
 
 
@@ -704,7 +704,7 @@ def test_a_node_of_another_layout_does_not_go_by_its_rule(
     """A rule must not be used on a node that means more, less or something else."""
     monkeypatch.setitem(RULES, "MulBackward0", (fields, lambda node, a, b: a))
     a, b = (torch.randn(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    _check(_projected(a * b), [a, b])
+    _check(projected(a * b), [a, b])
 
 
 FAILURES: dict[str, Callable[..., Any]] = {

@@ -75,7 +75,7 @@ def test_every_trial_is_in_every_slice_of_its_method() -> None:
 
 def test_a_trial_astray_does_not_flatten_the_others() -> None:
     own = figures(study(astray=True))
-    for panel in (*own["slices"].panels, *own["front"].panels):
+    for panel in (*own["slices"].panels, *own["tradeoffs"].panels):
         for dots in panel.dots:
             assert max(abs(y) for y in dots.y) < 1e4
     texts = [text for dots in own["slices"].panels[0].dots for text in dots.texts]
@@ -83,12 +83,12 @@ def test_a_trial_astray_does_not_flatten_the_others() -> None:
 
 
 def test_the_front_is_marked_and_the_rest_is_faint() -> None:
-    (panel,) = figures(study())["front"].panels
+    (panel,) = figures(study())["tradeoffs"].panels
     strong = [dots for dots in panel.dots if dots.strong]
     assert sum(len(dots.x) for dots in panel.dots) == 48
     assert [len(dots.x) for dots in strong] == [1]
     assert (panel.x.title, panel.y.title) == ("x (lower is better)", "y (higher is better)")
-    drawn = plots.search(figures(study())["front"], looks("ab"))[0]
+    drawn = plots.search(figures(study())["tradeoffs"], looks("ab"))[0]
     opacities = {trace.marker.color.split()[-1] for trace in drawn.data}
     assert opacities == {"0.2)", "0.8)"}
 
@@ -111,7 +111,7 @@ def test_of_few_trials_no_importance_is_claimed() -> None:
 def test_without_optuna_the_page_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     made, missing = search.figures(study())
-    assert [figure.name for figure in made] == ["front", "slices", "contours"]
+    assert [figure.name for figure in made] == ["tradeoffs", "slices", "contours"]
     assert "trimol[sweep]" in missing[0]
 
 
@@ -150,7 +150,7 @@ def test_the_page_has_the_figures_and_escapes_names(tmp_path) -> None:
     hostile = polars.col("setting/schedule").replace("linear", HOSTILE)
     save(study(12, **{"setting/schedule": hostile}), tmp_path)
     page = write(tmp_path).read_text()
-    for name in ("front", "slices", "importance", "contours"):
+    for name in ("tradeoffs", "slices", "importance", "contours"):
         assert f'data-figure="{name}"' in page
     assert HOSTILE not in page
 

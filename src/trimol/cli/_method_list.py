@@ -15,16 +15,24 @@ from trimol.runs._variants import Variant
 OF_THE_RUN: dict[str, Callable[[str], Any]] = {"lr": positive, "schedule": schedule_name}
 
 
-def read(labels: Sequence[str], set_texts: Sequence[str]) -> list[Variant]:
+def read(
+    labels: Sequence[str], set_texts: Sequence[str], *, flag: str = "methods"
+) -> list[Variant]:
     """What is compared. The settings in a label go before those of ``--set``, as more special.
+
+    ``flag`` is the one that the labels were given by.
 
     >>> read(["static", "stch:mu=0.1:lr=3"], ["stch.lr=1"])[1].lr
     3.0
     """
-    typed = [_split(label) for label in labels]
+    typed = [_split(label, flag) for label in labels]
     common = by_method(set_texts, [method for method, _ in typed])
     return [
-        Variant(method, label, **_settings(method, common.get(method, {}), own, label))
+        Variant(
+            method,
+            label,
+            **_settings(method, common.get(method, {}), own, by=f"--{flag} {label}: "),
+        )
         for label, (method, own) in zip(labels, typed, strict=True)
     ]
 
@@ -45,7 +53,7 @@ def by_method(set_texts: Sequence[str], methods: Sequence[str]) -> dict[str, dic
     return found
 
 
-def _split(label: str) -> tuple[str, dict[str, str]]:
+def _split(label: str, flag: str) -> tuple[str, dict[str, str]]:
     """The method, and its settings as text."""
     method, *settings = label.split(":")
     checked_method(method)
@@ -54,18 +62,18 @@ def _split(label: str) -> tuple[str, dict[str, str]]:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise UsageError(
-                f"--methods must be METHOD or METHOD:NAME=VALUE, found {text!r} in {label!r}"
+                f"--{flag} must be METHOD or METHOD:NAME=VALUE, found {text!r} in {label!r}"
             )
         own[name] = value
     return method, own
 
 
 def _settings(
-    method: str, common: Mapping[str, str], own: Mapping[str, str], label: str
+    method: str, common: Mapping[str, str], own: Mapping[str, str], *, by: str
 ) -> dict[str, Any]:
     """Step size, schedule and hyper-parameters of a variant."""
     first = _read(method, common, f"--set {method}.")
-    second = _read(method, own, f"--methods {label}: ")
+    second = _read(method, own, by)
     merged = {**first.pop("hyperparameters"), **second.pop("hyperparameters")}
     return {**first, **second, "hyperparameters": merged}
 

@@ -18,8 +18,8 @@ SENTENCES = {
     "R_opt": "optimization: 0 where no small step lowers all losses",
     "R_pop": "the same on test data",
     "R_gen": "generalization: R_pop − R_opt, the part lost on new data",
-    "E_ca": "conflict: 0 if the update avoids conflict of the losses",
-    "E_caw": "conflict: 0 if λ is the λ* that avoids it",
+    "E_ca": "distance from the conflict-avoiding direction",
+    "E_caw": "distance of λ from the λ* that avoids conflict",
 }
 UNMOVED = (
     "λ stayed within 1 % of its start: in effect, weights that do not change. If the method has a "

@@ -99,6 +99,16 @@ def weights(
     return table
 
 
+def plain(found: "StepTable") -> "Table":
+    """A table of texts, drawn."""
+    from rich.text import Text
+
+    table = plain_table(found.columns[0], *found.columns[1:])
+    for row in found.rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
 def steps(found: "StepTable | None") -> "RenderableType":
     """What the steps did, as a table; nothing where no step was looked at."""
     if found is None:

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 STEPS = 500
 HOW_TO_READ = (
     "R_opt is 0 where no small step lowers all losses, on training data; R_pop is the same on test "
-    "data, R_gen the size of the gap between the two. E_ca is 0 if the update avoids conflict of "
-    "the losses. A small R_opt alone makes no good model (one loss that is flat is enough for it): "
-    "read it beside the losses."
+    "data, R_gen the size of the gap between the two. E_ca is the (squared) distance from the "
+    "conflict-avoiding direction. A small R_opt alone makes no good model (one loss that is flat "
+    "is enough for it): read it beside the losses."
 )
 
 
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> int:
     given = setup.checked_options(options.task, options.option)
     steps = setup.steps(options, given, default=STEPS)
     configs = _checked(options, compared, given)
-    out = options.out or Path("runs", _name(options.task, given))
+    out = options.out or Path("runs", setup.name_of(options.task, given))
     comparison = _compared(options, out, steps, given, dict(zip(configs, compared, strict=True)))
     if options.json:
         files = [str(run.path) for runs in comparison.runs.values() for run in runs]
@@ -200,13 +200,6 @@ def _setting_of(config: "RunConfig") -> str:
     return config.model_dump_json(include=own)
 
 
-def _name(task: str, given: Mapping[str, Any]) -> str:
-    from trimol.tasks import load
-
-    with usage():
-        return load(task, given).name
-
-
 def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> None:
     from rich.console import Console
 
@@ -221,6 +214,8 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
     table = tables.grid(findings.rows_of_seeds(rows), marked)
     console.print(tables.draw(table, console.width))
     console.print(_setting(comparison, options, steps, marked=bool(marked)))
+    for line in findings.verdict(comparison):
+        console.print(f"\n{fill(line, console.width)}")
     _list(console, "Differences, run by run:", findings.sentences(comparison))
     _list(console, "Steps of different lengths:", step_lengths.lines(comparison))
     _list(
@@ -252,7 +247,7 @@ def _setting(comparison: "Comparison", options: Options, steps: int, *, marked: 
     rates = "; ".join(f"{method} {setting(runs[0].config)}" for method, runs in groups if runs)
     samples = {samples_a_step(run) for _, runs in groups for run in runs}
     saw = f"Every method saw {samples.pop()} samples a step. " if len(samples) == 1 else ""
-    best = " * is lower than every other by more than the noise." if marked else ""
+    best = " * is better than every other by more than the noise." if marked else ""
     return (
         f"{options.task}: losses and metrics on test data after {steps} steps, {seeds}: "
         f"{shown}.{best} {saw}{rates}."

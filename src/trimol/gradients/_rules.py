@@ -9,6 +9,9 @@ tensors, in one of four ways:
 - any other built-in node: u ↦ Jᵀu is linear, so differentiating it along t gives Jt, at the price
   of a backward and a double backward of that node alone.
 
+A rule reads a saved tensor once, and does not call the node as well: of a checkpointed block, what
+was read is gone.
+
 Nodes written in Python (``autograd.Function``, module hooks, ``torch.compile``) raise
 `Unsupported`, except torch's own that hand their inputs on. Node names and the saved tensors read
 here are those of PyTorch's ``derivatives.yaml``; the tests hold every rule against a naive
@@ -241,10 +244,11 @@ def _mul(node: Any, a: Tensor | None, b: Tensor | None) -> Tensor | None:
 
 def _div(node: Any, a: Tensor | None, b: Tensor | None) -> Tensor | None:
     """d(a/b) = da/b − a·db/b²."""
-    left = None if a is None else a / node._saved_other
+    other = node._saved_other
+    left = None if a is None else a / other
     if b is None:
         return _plus(left, None, node)
-    right = b * (-node._saved_self / node._saved_other**2)
+    right = b * (-node._saved_self / other**2)
     return _plus(left, right, node)
 
 
@@ -264,16 +268,18 @@ def _batch_norm(
     node: Any, x: Tensor | None, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor | None:
     """y = w·x̂ + b; the Jacobian of y in x is symmetric, channel by channel."""
-    inputs = node._saved_input
-    along = (1, -1, *[1] * (inputs.dim() - 2))
-    result = None if x is None else _pull(node, x)[0]
+    inputs, training, eps = node._saved_input, node._saved_training, node._saved_eps
+    running = node._saved_running_mean, node._saved_running_var
+    mean, scale = batch = node._saved_result1, node._saved_result2
+    along, result = (1, -1, *[1] * (inputs.dim() - 2)), None
+    if x is not None:
+        result = _aten.native_batch_norm_backward(
+            x, inputs, node._saved_weight, *running, *batch, training, eps, [True, False, False]
+        )[0]
     # x̂·dw + db = x·(s·dw) + (db − m·s·dw) with x̂ = s(x − m): one pass over x.
     if weight is not None:
-        if node._saved_training:
-            mean, scale = node._saved_result1, node._saved_result2
-        else:
-            mean = node._saved_running_mean
-            scale = (node._saved_running_var + node._saved_eps).rsqrt()
+        if not training:
+            mean, scale = running[0], (running[1] + eps).rsqrt()
         slope = scale * weight
         shift = -mean * slope if bias is None else bias - mean * slope
         moved = torch.addcmul(shift.view(along), inputs, slope.view(along))
@@ -291,8 +297,8 @@ def _layer_norm(
         result = _aten.native_layer_norm_backward(
             x, inputs, node._saved_normalized_shape, mean, scale, None, None, [True, False, False]
         )[0]
-        if node._saved_weight is not None:
-            result = result * node._saved_weight
+        own = node._saved_weight
+        result = result if own is None else result * own
     if weight is not None:
         normal = ((inputs - mean) * scale).to(inputs.dtype)
         bias = normal * weight if bias is None else torch.addcmul(bias, normal, weight)
@@ -323,8 +329,8 @@ def _attention(node: Any, q: Tensor | None, k: Tensor | None, v: Tensor | None) 
     scale = node._saved_scale
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = query @ key.mT * scale
-    if node._saved_attn_mask is not None:
-        scores = scores + node._saved_attn_mask
+    mask = node._saved_attn_mask
+    scores = scores if mask is None else scores + mask
     if node._saved_is_causal:
         allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         scores = scores.masked_fill(~allowed, -math.inf)
@@ -392,27 +398,19 @@ def _embedding_bag(node: Any, weight: Tensor | None, shares: Tensor | None) -> T
         assert weight is not None  # a maximum has no shares
         present = (node._saved_result2 > 0).unsqueeze(-1)
         return weight.gather(0, node._saved_result3.to(torch.int64)) * present
-    result = None if weight is None else _bags(node, weight, node._saved_per_sample_weights)
+    offsets = node._saved_offsets
+    settings = node._saved_indices, offsets, False, node._saved_mode, False
+    last, padding = len(offsets) > _shape(node)[0], signed(node._saved_padding_idx)
+
+    def bags(rows: Any, shares: Any) -> Tensor:
+        result: Tensor = _aten._embedding_bag(rows, *settings, shares, last, padding)[0]
+        return result
+
+    result = None if weight is None else bags(weight, node._saved_per_sample_weights)
     if shares is None:
         return result
-    moved = _bags(node, node._saved_weight, shares)
+    moved = bags(node._saved_weight, shares)
     return moved if result is None else result + moved
-
-
-def _bags(node: Any, rows: Tensor, shares: Tensor | None) -> Tensor:
-    offsets = node._saved_offsets
-    result: Tensor = _aten._embedding_bag(
-        rows,
-        node._saved_indices,
-        offsets,
-        False,
-        node._saved_mode,
-        False,
-        shares,
-        len(offsets) > _shape(node)[0],
-        signed(node._saved_padding_idx),
-    )[0]
-    return result
 
 
 # -- every input belongs to one output -----------------------------------------------------------
@@ -420,28 +418,30 @@ def _bags(node: Any, rows: Tensor, shares: Tensor | None) -> Tensor:
 
 def _ctc(node: Any, x: Tensor) -> Tensor:
     """A sequence has a loss of its own: its gradient is that of the sum of all losses."""
-    (gradient,) = _ones_pulled(node)
-    return (gradient * x).sum((0, 2)).view(_shape(node))
+    (output,) = node._input_metadata
+    one = _one(output.dtype, output.device)
+    gradient: Any = _pull(node, one.expand(output.shape).contiguous())[0]
+    return (gradient * x).sum((0, 2)).view(output.shape)
 
 
 def _segments(node: Any, x: Tensor) -> Tensor:
     """An entry belongs to one segment: its slope is that of the sum of all results."""
-    (slopes,) = _ones_pulled(node)
-    result: Tensor = _aten.segment_reduce(
-        slopes * x,
-        "sum",
-        lengths=node._saved_lengths,
-        offsets=node._saved_offsets,
-        axis=signed(node._saved_axis),
-        initial=0,
+    data, result = node._saved_data, node._saved_result
+    where = {
+        "lengths": node._saved_lengths,
+        "offsets": node._saved_offsets,
+        "axis": signed(node._saved_axis),
+    }
+    slopes = _aten._segment_reduce_backward(
+        torch.ones_like(result),
+        result,
+        data,
+        node._saved_reduce,
+        initial=node._saved_initial,
+        **where,
     )
-    return result
-
-
-def _ones_pulled(node: Any) -> Tangents:
-    (output,) = node._input_metadata
-    one = _one(output.dtype, output.device)
-    return _pull(node, one.expand(output.shape).contiguous())[:1]
+    moved: Tensor = _aten.segment_reduce(slopes * x, "sum", initial=0, **where)
+    return moved
 
 
 # -- distances, recurrence -----------------------------------------------------------------------

@@ -71,10 +71,9 @@ def comparisons(runs: Iterable[StoredRun]) -> list[Comparison]:
         _title(group[0], alone=names.count(name) == 1)
         for group, name in zip(by_task, names, strict=True)
     ]
-    slugs = _slugs(titles)
     return [
         Comparison(title, slug, _objectives(group), _settings(group))
-        for title, slug, group in zip(titles, slugs, by_task, strict=True)
+        for title, slug, group in zip(titles, slugs(titles), by_task, strict=True)
     ]
 
 
@@ -221,7 +220,7 @@ def _title(run: StoredRun, *, alone: bool) -> str:
     return f"{name} ({', '.join(options + source)})"
 
 
-def _slugs(titles: Sequence[str]) -> list[str]:
+def slugs(titles: Sequence[str]) -> list[str]:
     """Short names of plain letters, distinct also where case is not told apart."""
     slugs: list[str] = []
     for title in titles:

@@ -142,11 +142,16 @@ def figures(study: Study) -> tuple[list[SearchFigure], list[str]]:
     return [figure for figure in made if figure.panels], missing
 
 
+def methods(study: Study) -> list[str]:
+    """The methods of a search."""
+    return Trials(study).methods
+
+
 def front(trials: Trials) -> SearchFigure:
     """The goals against each other, two at a time."""
     pairs = list(combinations(trials.ways, 2))[:MOST_PAIRS]
     return SearchFigure(
-        "front",
+        "tradeoffs",
         "Front",
         "Every trial, on validation data. Full marks are on the front: no other trial is at least "
         "as good in all goals and better in one. Faint ones are dominated; what went far "

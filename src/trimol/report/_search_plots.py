@@ -35,7 +35,7 @@ def _axis(own: Axis) -> dict[str, Any]:
 
 
 def _trace(dots: Dots, look: Look, figure: str, *, shown: bool) -> dict[str, Any]:
-    on_front = figure == "front"
+    on_front = figure == "tradeoffs"
     rings = [not on_front and best for best in dots.best]
     size = 10 if dots.strong else 7
     return {

@@ -14,7 +14,7 @@ from trimol._failures import BadValue, RunError
 
 LOCAL = "ray"
 _ADDRESS = re.compile(r"(ray://)?(?P<host>[\w.-]+|\[[\da-fA-F:.]+\]):(?P<port>\d{1,5})")
-_REACH = 5.0  # seconds in which a cluster must answer
+REACH = 5.0  # seconds in which a cluster must answer
 # Runs come and go as files; nothing large is kept in Ray's memory. It takes no less.
 _OBJECT_STORE = 80 * 2**20
 
@@ -44,6 +44,8 @@ def connected(on: str, cpus: int) -> Iterator[Any]:
         cpus: How many a cluster gets that is started here.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # what is run here is told to nobody
+    # Ray prints its own troubles to stdout, where the result goes: what matters of them we say.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
     ray = require("ray", extra="ray", purpose="--on")
     if ray.is_initialized():
         if on != LOCAL:
@@ -67,7 +69,7 @@ def _connect(ray: Any, address: str | None, cpus: int) -> None:
         here = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE}
         how = {"address": "local", "num_cpus": cpus, **here, **quietly}
     else:
-        _reach(address)
+        reach(address)
         how = {"address": address, **quietly}
     try:
         ray.init(**how)
@@ -76,16 +78,32 @@ def _connect(ray: Any, address: str | None, cpus: int) -> None:
         raise RunError(f"cannot connect to the Ray cluster {address or 'here'}: {said}") from error
 
 
-def _reach(address: str) -> None:
-    """Ray waits long for a cluster that is not there: ask first."""
+def reach(address: str) -> None:
+    """Ask whether there is a cluster: Ray waits for minutes.
+
+    Raises:
+        RunError: There is none.
+    """
     found = _ADDRESS.fullmatch(address)
     if found is None:  # "auto", and what else RAY_ADDRESS may be: Ray's to understand
         return
     try:
         place = found["host"].strip("[]"), int(found["port"])
-        socket.create_connection(place, timeout=_REACH).close()
+        socket.create_connection(place, timeout=REACH).close()
     except (OSError, OverflowError) as error:
         raise RunError(f"no Ray cluster answers at {address}: {error}") from error
+    if not os.environ.get("RAY_USE_TLS"):
+        _greet(address)
+
+
+def _greet(address: str) -> None:
+    """Whoever answers must speak as Ray does, by gRPC."""
+    grpc = require("grpc", extra="ray", purpose="--on")
+    with grpc.insecure_channel(address.removeprefix("ray://")) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=REACH)
+        except grpc.FutureTimeoutError:
+            raise RunError(f"what answers at {address} is no Ray cluster") from None
 
 
 @contextmanager

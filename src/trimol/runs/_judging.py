@@ -93,11 +93,19 @@ def jointly(
     return scores.row(known.index(min(known)), named=True)
 
 
-def standing(columns: Mapping[str, Sequence[float]], metrics: Mapping[str, str]) -> list[float]:
-    """One number a row, larger for the better: see `chosen`."""
-    scales = {metric: fmean(map(abs, columns[metric])) or 1.0 for metric in metrics}
-    if len(scales) == 1:  # nothing to weigh against: the values themselves, not rounded
-        scales = dict.fromkeys(scales, 1.0)
+def standing(
+    columns: Mapping[str, Sequence[float]],
+    metrics: Mapping[str, str],
+    scales: Mapping[str, float] | None = None,
+) -> list[float]:
+    """One number a row, larger for the better: see `chosen`.
+
+    ``scales`` are what a metric's values are relative to; by default their mean size.
+    """
+    if len(metrics) == 1:  # nothing to weigh against: the values themselves, not rounded
+        scales = dict.fromkeys(metrics, 1.0)
+    elif scales is None:
+        scales = {metric: fmean(map(abs, columns[metric])) or 1.0 for metric in metrics}
     rows = len(next(iter(columns.values())))
     return [
         fmean(-_SIGNS[way] * columns[name][row] / scales[name] for name, way in metrics.items())

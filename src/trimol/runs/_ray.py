@@ -9,6 +9,7 @@ import hashlib
 import io
 import os
 import platform
+import re
 import secrets
 import signal
 import sys
@@ -31,6 +32,7 @@ from trimol.runs import store
 from trimol.runs._board import Board
 from trimol.runs._cluster import connected
 from trimol.runs._journal import Watch
+from trimol.runs._lock import FILE as LOCK
 from trimol.runs._lock import InUse
 from trimol.runs._signals import Interrupted, noting_signals
 from trimol.runs._storage import make_folder, say, write
@@ -43,7 +45,7 @@ from trimol.training._replicable import NotReplicable
 IN_FLIGHT = 1000  # tasks at most that Ray knows of
 LOSSES = 3  # so often a unit may be lost with its worker
 # Seconds. A file server lets go of a lost machine's locks when their lease ends: 90 with NFS 4.
-LOCKS_LEFT = 180.0
+LOCKS_LEFT, WAIT = 180.0, 1.0
 LATE = 60.0  # how old what a file server says may be
 TOLD, ARRIVAL = 0.5, 5.0  # between steps that are told; until the last news must have arrived
 # What decides numbers, beside versions: the data, and which instructions are used.
@@ -221,7 +223,7 @@ class _Launch:
             said = str(error).strip().splitlines()[-1]
             return RunError(f"a Ray worker cannot begin (is trimol installed there?): {said}")
         except errors.RayError as error:
-            return Interrupted(str(error).strip().splitlines()[0] or type(error).__name__)
+            return Interrupted(re.split(r"[.\n]", str(error).strip())[0] or type(error).__name__)
         return found
 
     def _understand(self, unit: Unit, found: Outcome) -> None:
@@ -295,10 +297,10 @@ def perform(unit: Unit, terms: Terms, board: Any, again: bool) -> Outcome:
 def _patiently(unit: Unit, watch: Watch, again: bool) -> Outcome:
     """The outcome of a unit, waiting for locks that a lost worker may have left."""
     until = time.monotonic() + LOCKS_LEFT
-    while isinstance(found := outcome(unit, watch), InUse):
-        if not again or time.monotonic() > until:
-            break
-        time.sleep(1)
+    while isinstance(found := outcome(unit, watch), InUse) and again:
+        if time.monotonic() > until:
+            return InUse(f"{found}, or, if its machine is gone for good, delete the file {LOCK}")
+        time.sleep(WAIT)
     return found
 
 

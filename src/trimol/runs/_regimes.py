@@ -5,22 +5,24 @@ optimizer's steps. Each number has bounds, and counts only as far as these go. A
 
 - two losses *oppose* each other if the cosine of their gradients is at most −`SLIGHT`, and certain
   to be below 0;
-- the model is *on the front* (Pareto stationary) if gradients oppose each other and nearly cancel
-  (:math:`R_{opt} \le` `CANCEL` :math:`\cdot \sum_m \lambda^*_m \|\nabla f_m\|`), or if one loss is
-  at its minimum (its gradient is `FLAT` of what it was) and another is not;
+- the model is *on the front* (Pareto stationary) if gradients oppose each other and nearly cancel,
+  :math:`R_{opt} \le` `CANCEL` :math:`\cdot \sum_m \lambda^*_m \|\nabla f_m\|`, or if all are zero;
 - one loss *drowns* another if its gradient is certain to be `DROWNS` times as long, and the other
   does not fall along with it (their cosine is certain to be below `ALIGNED`).
 
-The first that holds:
+The first that holds (several moments at the same step count as one, by their mean):
 
 1. ``scales``: at half of the moments off the front or more the same loss drowns another, and
-   wherever losses oppose each other there, it does. Fixed weights can mend that.
+   wherever losses oppose each other there, its gradient is the longest. Fixed weights mend that.
 2. ``direction``: losses oppose each other off the front: a direction that lowers all losses exists,
-   and plain training need not take it.
+   and plain training need not take it. Or at least `RAISED` of the steps lower one loss of the
+   training data and raise another for certain, and noise is not why: the conflict is between the
+   moments.
 3. ``stationary``: the model came to the front. No direction lowers all losses; what is left is a
    choice between them, which weights make.
-4. ``noise``: no losses are certain to oppose each other, and yet at least `RAISED` of the steps
-   raise some loss of the training data for certain (or of most steps that cannot be told).
+4. ``noise``: at half of the moments the noise of a batch is at least `NOISY` times the squared
+   length of a gradient, and whether losses oppose each other cannot be told, or at least `RAISED`
+   of the steps raise some loss of the training data for certain.
 5. ``none``: nothing of this.
 
 What it cannot tell: what comes after the last moment; whether a method is better (that takes
@@ -29,8 +31,9 @@ is there.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Literal
 
 from trimol.errors import Bracket
@@ -44,14 +47,16 @@ Regime = Literal["none", "scales", "direction", "noise", "stationary"]
 SLIGHT = 0.1
 # Gradients cancel if their shortest combination is so short, relative to the gradients in it.
 CANCEL = 0.2
-# A loss is at its minimum if its gradient is so short, relative to its longest so far.
-FLAT = 0.05
 # A gradient that is so many times as long as another drowns it,
 DROWNS = 10.0
 # unless their cosine is so large: then the other loss falls along with it.
 ALIGNED = 0.5
-# Of the steps, so many that raise a loss on the training data are noise's doing.
-RAISED = 0.1
+# So many steps that raise a loss of the training data are more than chance.
+RAISED = 0.15
+# A batch is noisy if its noise has so many times the squared length of the gradient.
+NOISY = 1.0
+# Of the moments.
+HALF = 0.5
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,7 @@ class Shares:
         batch: The share that raised some loss of it.
         full_looked: The steps that were looked at on the training data.
         full: The share that raised some loss of that for certain.
+        full_all: The share that raised all of them.
         undecided: The share of which the samples could not tell.
     """
 
@@ -70,6 +76,7 @@ class Shares:
     batch: float = math.nan
     full_looked: int = 0
     full: float = math.nan
+    full_all: float = 0.0
     undecided: float = 0.0
 
     @property
@@ -78,9 +85,9 @@ class Shares:
         return {k: v if math.isfinite(v) else None for k, v in asdict(self).items()}
 
     @property
-    def raised(self) -> float:
-        """The share that raised some loss: of the training data, if that was looked at."""
-        return self.full if self.full_looked else self.batch
+    def traded(self) -> float:
+        """The share that raised some loss of the training data and lowered another."""
+        return self.full - self.full_all
 
 
 @dataclass(frozen=True)
@@ -112,7 +119,7 @@ def judge(moments: Sequence[Moment], raised: Shares) -> tuple[Regime, str]:
         moments: What was seen, in the order of the training.
         raised: How many of the steps raised some loss.
     """
-    facts = [_facts(moment, moments) for moment in moments]
+    facts = [_facts(moment) for moment in moments]
     off = [each for each in facts if not each.front]
     conflicts = [each for each in off if each.opposed]
     drowner = _drowner(off, conflicts)
@@ -122,36 +129,51 @@ def judge(moments: Sequence[Moment], raised: Shares) -> tuple[Regime, str]:
         return "direction", _said_of_conflict(conflicts, facts)
     if len(off) < len(facts):
         return "stationary", _said_of_front(facts)
-    if raised.raised >= RAISED or raised.undecided > 1 - RAISED:
+    noisy = _share(facts, _noisy) >= HALF
+    if noisy and (_share(facts, _hidden) >= HALF or raised.full >= RAISED):
         return "noise", _said_of_noise(facts, raised)
+    if not noisy and raised.traded >= RAISED:
+        return "direction", _said_of_steps(raised)
     return "none", _said_of_none(facts)
 
 
-def _facts(moment: Moment, moments: Sequence[Moment]) -> Facts:
+def _share(facts: Sequence[Facts], holds: Callable[[Facts], object]) -> float:
+    """At which share of the places something holds; all moments of a step are one place."""
+    places: dict[object, list[bool]] = {}
+    for number, each in enumerate(facts):
+        step = each.moment.step
+        places.setdefault(("unknown", number) if step is None else step, []).append(
+            bool(holds(each))
+        )
+    return fmean(map(fmean, places.values())) if places else 0.0
+
+
+def _hidden(facts: Facts) -> bool:
+    """Whether noise hides if losses oppose each other."""
+    cosines = facts.geometry.cosines.values()
+    return not facts.opposed and any(cosine.low <= -SLIGHT for cosine in cosines)
+
+
+def _noisy(facts: Facts) -> bool:
+    return any(noise.value >= NOISY for noise in facts.moment.plain.noise.values())
+
+
+def _facts(moment: Moment) -> Facts:
     found = moment.stepped
     worst = found.worst
     cosine = found.cosines[worst]
     opposed = worst if cosine.high < 0 and cosine.value <= -SLIGHT else None
-    return Facts(moment, opposed, _front(moment, moments, opposed), _drowned(found))
+    return Facts(moment, opposed, _front(found, opposed), _drowned(found))
 
 
-def _front(moment: Moment, moments: Sequence[Moment], opposed: tuple[str, str] | None) -> str:
+def _front(found: Geometry, opposed: tuple[str, str] | None) -> str:
     """Why the model is on the front."""
-    found = moment.stepped
+    if not any(norm.high for norm in found.norms.values()):
+        return "all gradients are zero"
     lengths = sum(share * found.norms[name].value for name, share in found.min_norm.items())
-    if opposed and found.opt.value <= CANCEL * lengths:
-        share = percent(found.opt.value / lengths)
-        return f"the gradients cancel, to {share} of their length"
-    flat = [name for name in found.norms if _flat(name, moment, moments)]
-    steep = [name for name, norm in found.norms.items() if name not in flat and norm.low > 0]
-    if flat and steep:
-        return f"{flat[0]!r} is at its minimum and {steep[0]!r} is not"
-    return ""
-
-
-def _flat(name: str, moment: Moment, moments: Sequence[Moment]) -> bool:
-    most = max(other.plain.norms[name].low for other in moments)
-    return moment.plain.norms[name].value <= FLAT * most
+    if not opposed or found.opt.value > CANCEL * lengths:
+        return ""
+    return f"the gradients cancel, to {percent(found.opt.value / lengths)} of their length"
 
 
 def _drowned(found: Geometry) -> tuple[str, str] | None:
@@ -161,13 +183,12 @@ def _drowned(found: Geometry) -> tuple[str, str] | None:
 
 
 def _drowner(off: Sequence[Facts], conflicts: Sequence[Facts]) -> str | None:
-    """The loss that drowns another at half of the moments off the front, and at all conflicts."""
-    names = [each.drowned[0] for each in off if each.drowned]
-    if not names or 2 * len(names) < len(off):
-        return None
-    most = max(set(names), key=lambda name: (names.count(name), name))
-    at_all = all(each.drowned and each.drowned[0] == most for each in conflicts)
-    return most if 2 * names.count(most) >= len(off) and at_all else None
+    """The loss that drowns another at half of the moments off the front."""
+    for name in dict.fromkeys(each.drowned[0] for each in off if each.drowned):
+        share = _share(off, lambda each, name=name: each.drowned and each.drowned[0] == name)  # type: ignore[misc]
+        if share >= HALF and all(each.geometry.longest == name for each in conflicts):
+            return name
+    return None
 
 
 def _cosine(found: Geometry, first: str, second: str) -> Bracket:
@@ -211,21 +232,32 @@ def _said_of_front(facts: Sequence[Facts]) -> str:
 def _late(facts: Sequence[Facts], text: str) -> str:
     """With when the conflict came, if it came after the start."""
     first = next(n for n, each in enumerate(facts) if each.opposed or each.front)
-    if not first:
+    steps = [each.moment.step for each in facts]
+    step, last = steps[first], max((step or 0 for step in steps), default=0)
+    if not first or (step is not None and step <= HALF * last):
         return text
     return f"conflict appears late (none up to {facts[first - 1].moment.name}): {text}"
 
 
-def _said_of_noise(facts: Sequence[Facts], raised: Shares) -> str:
-    found = facts[-1].geometry
-    noisiest = max(found.noise, key=lambda name: found.noise[name].value)
-    where = "the training data" if raised.full_looked else "their batch"
-    noise = found.noise[noisiest]
-    much = f"{short(noise.value)} times" if math.isfinite(noise.value) else "far more than"
+def _said_of_steps(raised: Shares) -> str:
     return (
-        f"{percent(raised.raised)} of the steps raise some loss of {where}, but no gradients of "
-        f"all data oppose each other beyond noise: the noise of a batch has {much} the squared "
-        f"length of the gradient of {noisiest!r} at {facts[-1].moment.name}; take larger batches"
+        f"{percent(raised.traded)} of the steps lower one loss of the training data and raise "
+        "another, which noise does not explain: the gradients oppose each other between the moments"
+    )
+
+
+def _said_of_noise(facts: Sequence[Facts], raised: Shares) -> str:
+    last = [each for each in facts if _noisy(each)][-1].moment
+    noise = {name: bracket.value for name, bracket in last.plain.noise.items()}
+    noisiest = max(noise, key=lambda name: noise[name])
+    known = math.isfinite(noise[noisiest])
+    much = f"{short(noise[noisiest])} times" if known else "many times"
+    return (
+        "the conflict is not larger than the noise: that of a batch has "
+        f"{much} the squared length of the gradient of {noisiest!r} at {last.name}, at no moment "
+        "do the gradients of all data oppose each other for certain, and "
+        f"{percent(raised.full)} of the steps raise some loss of the training data for certain "
+        f"({percent(raised.undecided)} cannot be told)"
     )
 
 

@@ -40,7 +40,7 @@ _WITHOUT_EFFECT = {"checkpoint_every"}
 # Came later than the first runs on disk: unset is how those were run, and their names stay.
 _LATER = {
     *("score_every", "measure_at", "validation_only", "schedule"),
-    *("optimizer", "watch_every", "watch_full_every"),
+    *("optimizer", "watch_every", "watch_full_every", "hold_out"),
 }
 _TASKS_KEPT = 4  # with their data
 _tasks: dict[tuple[str | None, ...], Task] = {}
@@ -94,6 +94,7 @@ class RunConfig(BaseModel):
             never.
         checkpoint_every: Save a checkpoint every so many steps; with 0 when interrupted only.
         precision: ``"no"`` (as the model is), ``"bf16"`` or ``"fp16"`` (mixed).
+        hold_out: Where the task has no validation data, so many samples of train become it.
         source: SHA-256 of the file of a user's own task.
 
     Example:
@@ -125,6 +126,7 @@ class RunConfig(BaseModel):
     watch_full_every: NonNegativeInt = 0
     checkpoint_every: NonNegativeInt = 0
     precision: Literal["no", "bf16", "fp16"] = "no"
+    hold_out: NonNegativeInt = 0
     source: str | None = None
 
     @field_validator("measure_at")

@@ -23,7 +23,7 @@ from trimol.training._optimizers import OptimizerName
 from trimol.training._run_watch import watched
 
 # So many steps are looked at for their effect on each loss: on their batch, and on the data.
-_WATCHED, _WATCHED_FULL = 40, 10
+_WATCHED, _WATCHED_FULL = 40, 20
 
 
 @dataclass(frozen=True)
@@ -258,5 +258,6 @@ def _shares(summary: StepSummary) -> Shares:
         batch=summary.some,
         full_looked=0 if full is None else full.looked,
         full=float("nan") if full is None else full.some,
+        full_all=0.0 if full is None else full.all,
         undecided=0.0 if full is None else full.undecided,
     )
