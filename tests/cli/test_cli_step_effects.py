@@ -28,6 +28,16 @@ def test_run_says_what_its_steps_did(capsys: pytest.CaptureFixture[str]) -> None
     assert run.config.optimizer == "adam"
     assert run.config.watch_every == 2
     assert run.record["steps_looked"] == 6
+    assert "full_looked" not in run.record
+
+
+def test_run_looks_at_all_data_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--watch-full-every", "3", "--out", "run"]
+    assert main(["run", "digits", "--lr", "0.01", *WATCHED, *flags]) == 0
+    assert "; on the training data, of 2 steps " in capsys.readouterr().out
+    assert store.load("run").record["full_looked"] == 2
+    assert main(["run", "digits", "--watch-full-every", "3", *SMALL]) == 2
+    assert "at which looks of watch_every: that must be above 0" in capsys.readouterr().err
 
 
 def test_compare_and_report_have_a_table(

@@ -4,7 +4,7 @@ from report_samples import OBJECTIVES, compared, config, record, save, without_p
 
 from trimol import report
 from trimol.report._runs import command, comparisons
-from trimol.report._step_effects import COLUMNS, NOTE, TITLE, step_effects
+from trimol.report._step_effects import COLUMNS, FULL, NOTE, TITLE, step_effects
 
 
 def looked(some, every, worst, **each):
@@ -63,3 +63,16 @@ def test_looks_tell_no_settings_apart_but_optimizers_do(tmp_path):
     assert "modo optimizer=adam" in comparison.labels
     asked = config("modo", optimizer="adam", watch_every=5)
     assert "--watch-every 5 --optimizer adam" in command(asked)
+
+
+def test_all_data_is_a_column_where_it_was_looked_at(tmp_path):
+    seen = looked(0.25, 0.0, -0.125) | {"full_looked": 4, "full_raise_some": 0.75}
+    groups = {
+        "mgda": [save(tmp_path / "mgda", config("mgda"), [seen])],
+        "static": [save(tmp_path / "static", config("static"), [looked(0.0, 0.0, 0.25)])],
+    }
+    table = step_effects(groups)
+    assert table.columns[-1] == FULL
+    assert [row[-1] for row in table.rows] == ["75 %", "–"]
+    asked = config("modo", watch_every=5, watch_full_every=2)
+    assert "--watch-every 5 --watch-full-every 2" in command(asked)

@@ -37,6 +37,7 @@ def test_the_same_after_json() -> None:
         ({"measure_every": 7}, False),
         ({"score_every": 7}, False),
         ({"watch_every": 7}, False),
+        ({"watch_every": 7, "watch_full_every": 2}, False),
         ({"optimizer": "adam"}, False),
         ({"hyperparameters": {"gamma": 0.1}}, False),
         ({"task_options": {"hidden": 3}}, False),

@@ -338,16 +338,20 @@ def test_data_that_a_task_reads_are_read_for_every_run(tmp_path: Path) -> None:
 
 
 def test_looks_at_steps_are_in_the_records_and_resume(tmp_path: Path) -> None:
-    own = {"optimizer": "adam", "watch_every": 2, "lr": 0.05}
+    own = {"optimizer": "adam", "watch_every": 2, "watch_full_every": 3, "lr": 0.05}
     config = CONFIG.model_copy(update=own)
     whole = execute(config, tmp_path / "whole")
-    plain = execute(config.model_copy(update={"watch_every": 0}), tmp_path / "plain")
+    plain = execute(
+        config.model_copy(update={"watch_every": 0, "watch_full_every": 0}), tmp_path / "plain"
+    )
     for name, value in plain.parameters.items():
         assert torch.equal(whole.parameters[name], value)
     assert [row.get("steps_looked") for row in whole.metrics.to_dicts()] == [None, 3, 5, 6]
-    looked = {name: value for name, value in whole.record.items() if name.startswith("steps_")}
+    looked = {
+        name: value for name, value in whole.record.items() if name.startswith(("steps_", "full_"))
+    }
     assert {k: v for k, v in whole.record.items() if k not in looked} == plain.record
-    assert looked["steps_looked"] == 6
+    assert (looked["steps_looked"], looked["full_looked"]) == (6, 2)
     assert 0 <= looked["steps_raise_all"] <= looked["steps_raise_some"] <= 1
     assert {f"steps_raise/{name}" for name in whole.objectives} <= looked.keys()
     assert -1 <= looked["steps_worst_cosine"] <= 1

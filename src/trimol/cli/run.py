@@ -20,6 +20,7 @@ from trimol.cli._values import (
     nonnegative,
     optimizer_name,
     positive,
+    schedule_name,
     typed,
     whole,
 )
@@ -51,6 +52,8 @@ class Options:
     """The method that weighs the losses (see `trimol methods`)."""
     lr: Annotated[Maybe[float], typed(positive, "ALPHA", unset="per-task")] = None
     """Step size of the optimizer; by default what the task has for the method."""
+    schedule: Annotated[Maybe[str], typed(schedule_name, "NAME", unset="constant")] = None
+    """How the step size falls to 0 over the steps: constant (it stays), linear or cosine."""
     optimizer: Annotated[Maybe[str], typed(optimizer_name, "NAME", unset="per-task")] = None
     """sgd, momentum (SGD with 0.9), nesterov, adam, adamw, rmsprop or adagrad, as torch has them;
     by default what the task has."""
@@ -68,6 +71,8 @@ class Options:
     """Steps between the task's metrics on validation and test data; 0 for never."""
     watch_every: Annotated[int, typed(whole, "N")] = 0
     """Steps between looks at whether a step raised a loss; 0 for never."""
+    watch_full_every: Annotated[int, typed(whole, "N")] = 0
+    """At every so many of these looks, the same on all training data; 0 for never."""
     measure_rho: Annotated[Maybe[float], typed(nonnegative, "RHO", unset="method-rho")] = None
     """ρ of the conflict-avoiding weights that E_ca compares with. (--rho is the method's own.)"""
     checkpoint_every: Annotated[int, typed(whole, "N")] = 100
@@ -111,13 +116,14 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
     given = setup.checked_options(options.task, options.option)
     steps = setup.steps(options, given, default=STEPS)
     every = max(1, steps // 20) if options.measure_every is None else options.measure_every
-    from trimol.runs.config import configure
+    from trimol.runs.config import check_method, configure
 
     with usage():
         config = configure(
             options.task,
             options.method,
             lr=options.lr,
+            schedule=options.schedule,
             hyperparameters=values,
             task_options=given,
             steps=steps,
@@ -126,11 +132,12 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
             measure_every=every,
             score_every=options.score_every,
             watch_every=options.watch_every,
+            watch_full_every=options.watch_full_every,
             optimizer=options.optimizer,
             checkpoint_every=options.checkpoint_every,
             precision=options.precision,
         )
-        hyperparameters.check(config)
+        check_method(config)
     return config.model_copy(update={"rho": _measured_rho(config, options.measure_rho)})
 
 

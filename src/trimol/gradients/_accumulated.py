@@ -67,13 +67,15 @@ class Accumulated(Evidence):
         self.scale, self.route, self.reason = 1.0, "", ""
         self.findings, self.representation, self.presence = {}, None, None
         self.draws, self.graphs = [], []  # none is held
-        self._rows, self._second_gradient = None, None
+        self._rows, self._second_gradient, self._pulled = None, None, None
         self._random: dict[tuple[int, int], list[Tensor]] = {}
         self._values: dict[tuple[int, int], Tensor] = {}
         self._coarsest, self._has_others, self._dtype = 0.0, False, torch.float32
         self._sinks: list[Node] = []
         self._shards: Shards | None = None
         self._used: set[int] = set()
+        self._sparse: dict[int, list[Tensor]] = {}
+        self._dense: set[int] = set()
 
     @property
     def sinks(self) -> list[Node]:
@@ -89,6 +91,11 @@ class Accumulated(Evidence):
     def entered(self) -> set[int]:
         """What any of the graphs held of the parameters, by ``id``."""
         return self._used
+
+    @property
+    def looked_up(self) -> dict[int, list[Tensor]]:
+        """As of all the graphs that there were."""
+        return {number: x for number, x in self._sparse.items() if number not in self._dense}
 
     @functools.cached_property
     def losses(self) -> Tensor:
@@ -137,10 +144,17 @@ class Accumulated(Evidence):
             own = Evidence([self._compute(i, draw)], self.given, self.names)
             self.params, self._sinks, self._shards = own.params, own.sinks, own.shards
             self._used |= own.entered
+            self._note_lookups(own)
             self._coarsest = max(self._coarsest, own.graphs[0].rounding)
             self._has_others |= bool(own.others)
             self._dtype = torch.promote_types(own.draws[0].dtype, torch.float32)
             yield share, own
+
+    def _note_lookups(self, own: Evidence) -> None:
+        found = own.looked_up
+        self._dense |= own.entered - found.keys()
+        for number, rows in found.items():
+            self._sparse.setdefault(number, []).extend(rows)
 
     @contextmanager
     def _same_random_numbers(self, place: tuple[int, int]) -> Iterator[None]:
@@ -161,7 +175,7 @@ class Accumulated(Evidence):
         if of is None:
             return self._noted("gramian", self.gram(self._all_rows()))
         self._refuse_metric("accumulated micro-batches and gradients of some parameters alone")
-        leaves = trainable(checked(of))
+        leaves = trainable(checked(of, real=False))
         if not all(tensor.is_leaf for tensor in leaves):
             raise BadValue(
                 "accumulated micro-batches must share what is differentiated, found a "
@@ -221,7 +235,7 @@ class Accumulated(Evidence):
         return reduce.mean_small(total.to(self.params[0].device))
 
     @property
-    def _rounding(self) -> float:
+    def coarsest(self) -> float:
         """The coarsest rounding of all graphs so far."""
         return self._coarsest
 
@@ -241,6 +255,11 @@ class Accumulated(Evidence):
             self.route, self.reason = local.route, local.reason
             total = total + share * local.values.to(total)
         return self._noted("product", reduce.mean_small(total))
+
+    @property
+    def product_cost(self) -> int:
+        """As for one graph, and two forward passes, each half a backward."""
+        return super().product_cost + 1
 
     def scalar(self, weights: Tensor, draws: slice = slice(None)) -> Tensor:
         """The scalar worth λᵀF whose gradient is G λ, the mean over the micro-batches."""

@@ -30,11 +30,13 @@ from trimol.gradients._absent import (
 )
 from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import dense, gradient, norm, pulled
+from trimol.gradients._checkpoints import check_repeatable, explained
 from trimol.gradients._delivery import AS_IT_IS, Delivery
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._guard import Guarding, guard
+from trimol.gradients._lookups import looked_up, sparse
 from trimol.gradients._metric import Metric
-from trimol.gradients._params import checked, split, trainable
+from trimol.gradients._params import checked, split, trainable, width_of
 from trimol.gradients._presence import Counts, Presence, checked_counts
 from trimol.gradients._product import directional
 from trimol.gradients._rows import (
@@ -118,6 +120,7 @@ class Evidence:
         self._rows: Tensor | None = None
         self._spread = False  # whether each process has its share of the rows' columns alone
         self._second_gradient: Sequence[Tensor] | None = None
+        self._pulled: tuple[Tensor, Sequence[Tensor]] | None = None  # λ and G λ of the only draw
 
     def _find(self, declared: Sequence[Sequence[bool]]) -> None:
         """Which objectives there are; vectors whose mean over draws and processes is then F."""
@@ -206,7 +209,7 @@ class Evidence:
         (graph,) = self.graphs
         self.route, size = "rows", checked_chunk(chunk, graph)
         if of is not None:
-            graph = record(graph.losses, trainable(checked(of)))
+            graph = record(graph.losses, trainable(checked(of, real=False)))
             if self.presence is None or not self.presence.is_empty:  # then zeros are its part
                 check_reach(self.names, unreached(graph, inside=True), "tensors")
         with graph.apart():
@@ -263,22 +266,34 @@ class Evidence:
         Args:
             weights: λ.
             keep_gradient: Keep G2 λ for `scalar`, which must then be called with the same λ: the
-                second draw's graph is freed, and needs no other backward.
+                second draw's graph is freed, and needs no other backward. That of an only draw
+                is not freed: there may be other products, of which the last is kept.
         """
+        check_repeatable(node for graph in self.graphs for node in graph.nodes)
         place = min(1, len(self.draws) - 1)
-        second, keep_gradient = self.draws[place], keep_gradient and place == 1
+        second = self.draws[place]
         # Hooks on the parameters are for the user's backward to run, once: it needs the graph.
         keep_gradient = keep_gradient and not hooks.on_leaves(self.params)
         again = bool(self.others) or self.delivery.rescales  # there is another backward to come
         retain = not keep_gradient or again or self.graphs[0].shares(self.graphs[place])
         with self.apart():
+            if not retain:
+                self.looked_up  # noqa: B018  (asked while the graph still tells)
             own = gradient(second, self.params, weights, retain=retain)
             vector = self.graphs[place].joined(own)
             local = directional(self.graphs[0], self._in_metric(vector))
         self.route, self.reason = local.route, local.reason
-        if keep_gradient:
+        if keep_gradient and place == 1:
             self._second_gradient = vector
+        elif keep_gradient:
+            self._pulled = weights, vector
         return self._noted("product", reduce.mean_small(local.values))
+
+    @property
+    def product_cost(self) -> int:
+        """What a product costs, in backwards: one, and a tangent pass or what took its place."""
+        instead = {"double-vjp": 3, "backwards": len(self.names)}
+        return 1 + instead.get(self.route, 1)
 
     def _in_metric(self, vector: Sequence[Tensor]) -> Sequence[Tensor]:
         """A gradient, or what the optimizer's step with it is."""
@@ -325,6 +340,21 @@ class Evidence:
         """What the graphs hold of the parameters and depend on, by ``id``."""
         return {entered for graph in self.graphs for entered in graph.entrances}
 
+    @functools.cached_property
+    def looked_up(self) -> dict[int, list[Tensor]]:
+        """The rows of the parameters, by their ``id``, whose gradients are sparse in every graph.
+
+        None of several processes, each of which looks up rows of its own.
+        """
+        if reduce.is_distributed() or self.shards is not None:
+            return {}
+        each = [(looked_up(graph), graph.entrances) for graph in self.graphs]
+        return {
+            number: [rows for found, _ in each for rows in found.get(number, ())]
+            for number in {number for found, _ in each for number in found}
+            if all(number in found for found, entrances in each if number in entrances)
+        }
+
     @property
     def reached(self) -> set[int]:
         """The given parameters, by their ``id``, that the losses depend on."""
@@ -357,9 +387,9 @@ class Evidence:
         if self._rows is not None and not hooks.on_leaves(self.params):
             direction = self._known_direction(weights, self._rows)
             if self._spread:
-                direction = reduce.collected(direction, sum(p.numel() for p in self.params))
+                direction = reduce.collected(direction, sum(map(width_of, self.params)))
             return self.scalar_along(weights, direction)
-        if self.guards or self._is_rescaled(weights):
+        if self.guards or self._is_rescaled(weights) or self._is_pulled(weights):
             return self._along(weights, used, self._combined(weights, used))
         values = [weighted(vector, weights) for vector in used]
         wanted = self._on_heads(weights)
@@ -437,7 +467,7 @@ class Evidence:
                 falls=lambda moved: self._falls_of(used, everything, moved),
                 rows=lambda: self._rows_of(used, weighed),
                 rounding=self.rounding,
-                fine=self._rounding <= torch.finfo(torch.float32).eps,
+                fine=self.coarsest <= torch.finfo(torch.float32).eps,
             )
         )
         self.findings |= {"effect": found.effect, "added": found.added, "guarded": found.outcome}
@@ -457,8 +487,8 @@ class Evidence:
         return self.others if self.shards is None else [*map(self.shards.given_of, self.others)]
 
     @property
-    def _rounding(self) -> float:
-        """The coarsest rounding in the graphs."""
+    def coarsest(self) -> float:
+        """The coarsest rounding in the graphs: half's, where autocast computes in it."""
         return max(graph.rounding for graph in self.graphs)
 
     def _graph(self, vector: Tensor, params: Sequence[Tensor]) -> Graph:
@@ -500,8 +530,11 @@ class Evidence:
             device, sharded = self.params[0].device, self.shards is not None
             shares = sinks.shares_of_use(used, self.sinks, device, sharded=sharded)
             parts = zip(self.params, direction, shares, strict=True)
+            found = self.looked_up
             known += [
-                (p, part if share == 1 else part * share) for p, part, share in parts if share
+                (p, _like_autograd(p, part if share == 1 else part * share, found))
+                for p, part, share in parts
+                if share
             ]
         if on_others:
             known += zip(self.others, on_others, strict=True)
@@ -529,7 +562,7 @@ class Evidence:
             return direction
         mean, rounding = None, 0.0
         if self.delivery.length == "mean gradient":
-            mean, rounding = self._mean_norm(used), self._rounding
+            mean, rounding = self._mean_norm(used), self.coarsest
         factor = self.delivery.factor(norm(direction), mean, rounding)
         self.scale = factor.item()
         return [part * factor.to(part) for part in direction]
@@ -544,10 +577,16 @@ class Evidence:
 
     def _combined(self, weights: Tensor, used: Sequence[Tensor]) -> Sequence[Tensor]:
         """G λ, the mean over the draws, by the one backward that ``backward()`` would do."""
+        if self._pulled is not None and self._is_pulled(weights):
+            return self._pulled[1]
         if self._second_gradient is None:
             return self._gradient(used, weights)
         first = self._gradient(used[:1], weights)
         return [(a + b) / 2 for a, b in zip(first, self._second_gradient, strict=True)]
+
+    def _is_pulled(self, weights: Tensor) -> bool:
+        """Whether a product of the only draw has left G λ."""
+        return self._pulled is not None and torch.equal(self._pulled[0], weights)
 
     def _gradient(self, used: Sequence[Tensor], weights: Tensor) -> Sequence[Tensor]:
         """G λ of the global batch, without the parameters' own hooks: the scalar's run them."""
@@ -564,12 +603,17 @@ class Evidence:
         if not self.others:
             return []
         shares = [w.to(vector) / len(draws) for vector, w in zip(draws, weights, strict=True)]
-        with self.apart(), hooks.muted(self.others):
+        with self.apart(), hooks.muted(self.others), explained():
             # A sparse gradient stays one: its optimizer may insist.
             total: Sequence[Tensor] = torch.autograd.grad(
                 draws, self.others, shares, retain_graph=True, materialize_grads=True
             )
         return total if self.shards is None else self.shards.joined(self.others, total)
+
+
+def _like_autograd(p: Tensor, gradient: Tensor, found: dict[int, list[Tensor]]) -> Tensor:
+    """A known gradient, sparse where autograd's own would be."""
+    return sparse(gradient, found[id(p)]) if id(p) in found else gradient
 
 
 def observed(losses: Losses, objectives: int | Names, counts: Counts | None = None) -> Tensor:

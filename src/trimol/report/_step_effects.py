@@ -12,20 +12,23 @@ TITLE = "What the steps did"
 NOTE = (
     "Of the steps that were looked at, the share that raised some loss of their batch, or all, to "
     "first order: mean over seeds ± half the width of its 95 % interval. Worst cosine: the least "
-    "of a step with the steepest descent of a loss, over all steps; below 0 the loss rises."
+    "of a step with the steepest descent of a loss, over all steps; below 0 the loss rises. Some, "
+    "all data: the share that raised some loss of all training data, where that was looked at."
 )
 COLUMNS = ("seen", "raised some", "raised all", "most often", "worst cosine")
+FULL = "some, all data"
 _EACH = "steps_raise/"
 
 
 def step_effects(groups: Mapping[str, Sequence[StoredRun]]) -> Table | None:
     """A row for every group of runs, by its label; None if no step of any was looked at."""
-    rows = tuple((label, *_cells(runs)) for label, runs in groups.items())
+    full = any(last(runs, "full_looked") for runs in groups.values())
+    rows = tuple((label, *_cells(runs, full=full)) for label, runs in groups.items())
     looked = any(last(runs, "steps_looked") for runs in groups.values())
-    return Table(("method", *COLUMNS), rows) if looked else None
+    return Table(("method", *COLUMNS, *([FULL] if full else [])), rows) if looked else None
 
 
-def _cells(runs: Sequence[StoredRun]) -> list[str]:
+def _cells(runs: Sequence[StoredRun], *, full: bool) -> list[str]:
     looked, worst = last(runs, "steps_looked"), last(runs, "steps_worst_cosine")
     return [
         number(sum(looked)) if looked else number(None),
@@ -33,6 +36,7 @@ def _cells(runs: Sequence[StoredRun]) -> list[str]:
         _percent(last(runs, "steps_raise_all")),
         _most_often(runs),
         number(min(worst, default=None), digits=2),
+        *([_percent(last(runs, "full_raise_some"))] if full else []),
     ]
 
 

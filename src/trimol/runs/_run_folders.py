@@ -31,8 +31,10 @@ class RunFolders:
         *,
         jobs: int | None,
         on: str | None = None,
+        together: bool = False,
     ) -> None:
         self.path, self.jobs, self.on = path, at_a_time(jobs, on), on
+        self.together = together
         self.count = StepCount(total, watch)
 
     def execute(self, wanted: Sequence[Wanted]) -> list[StoredRun | Diverged]:
@@ -41,7 +43,9 @@ class RunFolders:
             (series.config(candidate, seed), self._place(series, candidate) / f"seed-{seed}")
             for series, candidate, seed in wanted
         ]
-        executed = execute_all(runs, jobs=self.jobs, watch=self.count, together=False, on=self.on)
+        executed = execute_all(
+            runs, jobs=self.jobs, watch=self.count, together=self.together, on=self.on
+        )
         for (config, folder), run in zip(runs, executed, strict=True):
             self.count(config, config.steps)
             if isinstance(run, StoredRun):  # a finished run is never resumed

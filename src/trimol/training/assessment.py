@@ -86,7 +86,7 @@ def assess(run: Run, *, rho: float = 0.0) -> Assessment:
             test=test,
             weights=weights,
             rho=rho,
-            size=lambda batch: _size(run.task, batch),
+            size=lambda batch: sample_counts(run.task, batch),
         )
     names = run.task.objectives
     return Assessment(
@@ -164,7 +164,7 @@ def scored(
 
 def _loss_tally(task: Task, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
     vector = answers.losses(task, model, batch, graph=False).double()
-    counts = torch.as_tensor(_size(task, batch)).to(vector).expand_as(vector)
+    counts = torch.as_tensor(sample_counts(task, batch)).to(vector).expand_as(vector)
     return {"losses": vector * counts, "counts": counts}
 
 
@@ -233,7 +233,7 @@ def _share(data: Batch, size: int) -> list[Batch]:
     return _cut(mine, math.ceil(most / size))
 
 
-def _size(task: Task, batch: Batch) -> float | Tensor:
+def sample_counts(task: Task, batch: Batch) -> float | Tensor:
     """How many samples a batch holds, of each objective if they differ."""
     counts = answers.counts(task, batch)
     return len(batch[0]) if counts is None else counts
