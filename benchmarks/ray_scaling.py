@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from trimol.runs import configure, execute, execute_all
-from trimol.runs._cluster import connected
+from trimol.runs._cluster import connect
 from trimol.runs._environment import environment, now
 
 ENGINES = {"processes": None, "Ray": "ray"}
@@ -50,13 +50,14 @@ def taken(runs: int, rounds: int) -> Taken:
     """What each way took, round by round."""
     ways = [(engine, workers) for engine in ENGINES for workers in WORKERS]
     found: Taken = {way: [] for way in ways}
-    with connected("ray", max(WORKERS)):
-        for number in range(rounds + 1):
-            for engine, workers in random.sample(ways, len(ways)):
-                with tempfile.TemporaryDirectory() as folder:
-                    took = round_of(ENGINES[engine], workers, runs // rounds, Path(folder))
-                if number:  # the first does not count
-                    found[engine, workers].append(took)
+    connect("ray", max(WORKERS))
+    for number in range(rounds + 1):  # the first, a short one, does not count
+        for engine, workers in random.sample(ways, len(ways)):
+            with tempfile.TemporaryDirectory() as folder:
+                several = runs // rounds if number else 2
+                took = round_of(ENGINES[engine], workers, several, Path(folder))
+            if number:
+                found[engine, workers].append(took)
     return found
 
 
