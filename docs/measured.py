@@ -212,15 +212,13 @@ def _compatibility(rows: list[Row]) -> str:
 
 def _ray_scaling(rows: list[Row]) -> str:
     """Ratios only: the machine was busy."""
-    head = ["", "workers", "time a run, beside processes", "faster than one worker", "first run"]
-    least = min(row["first"] for row in rows)
+    head = ["", "workers", "time of a run, beside as many processes", "faster than one worker"]
     lines = [
         [
             row["engine"],
             str(row["workers"]),
-            f"{row['beside_processes']:.2f}",
-            f"{row['faster_than_one']:.2f}",
-            f"{row['first'] / least:.1f} ×",
+            f"{row['beside_processes']:.1f}",
+            f"{row['faster_than_one']:.1f}",
         ]
         for row in rows
     ]
