@@ -131,13 +131,15 @@ class Valley(Toy):
 
     def model(self) -> nn.Module:
         """A little off the start."""
-        return Point(torch.as_tensor(self.start).double() + 0.3 * torch.randn(2, dtype=torch.float64))
+        off = 0.3 * torch.randn(2, dtype=torch.float64)
+        return Point(torch.as_tensor(self.start).double() + off)
 
     def data(self) -> Data:
-        """Test and validation data are the population."""
-        z = super().data()
-        centred = z.train[0] - z.train[0].mean(0)
-        return Data(train=(centred,), test=z.test, validation=z.test)
+        """More samples than the paper's 20; test and validation data are the population."""
+        random = torch.Generator().manual_seed(self.seed)
+        z = torch.randn(4096, 2, generator=random, dtype=torch.float64)
+        population = torch.zeros(1, 2, dtype=torch.float64)
+        return Data(train=(z - z.mean(0),), test=(population,), validation=(population,))
 
     def metrics(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """The larger of the two losses."""
@@ -315,7 +317,7 @@ class Answer:
     task: str
     regimes: tuple[str, ...]
     static: bool = True
-    steps: int = 400
+    steps: int = 150
     batch_size: int = 16
     options: Mapping[str, Any] = field(default_factory=dict)
     warning: str = ""
@@ -333,7 +335,7 @@ def _own(kind: type[Task], *regimes: str, **others: Any) -> Answer:
 
 ANSWERS = (
     _own(Bowls, "direction", "stationary"),
-    _own(Valley, "direction", "stationary", steps=1000),
+    _own(Valley, "direction", "stationary", steps=1000, batch_size=64),
     _own(Concave, "direction", "stationary", static=False),
     _own(Triangle, "direction", "stationary", static=False),
     _own(Scaled, "scales"),

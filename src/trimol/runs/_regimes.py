@@ -6,7 +6,8 @@ optimizer's steps. Each number has bounds, and counts only as far as these go. A
 - two losses *oppose* each other if the cosine of their gradients is at most −`SLIGHT`, and certain
   to be below 0;
 - the model is *on the front* (Pareto stationary) if gradients oppose each other and nearly cancel,
-  :math:`R_{opt} \le` `CANCEL` :math:`\cdot \sum_m \lambda^*_m \|\nabla f_m\|`, or if all are zero;
+  :math:`R_{opt} \le` `CANCEL` :math:`\cdot \sum_m \lambda^*_m \|\nabla f_m\|`, in the optimizer's
+  metric or without, or if all are zero;
 - one loss *drowns* another if its gradient is certain to be `DROWNS` times as long, and the other
   does not fall along with it (their cosine is certain to be below `ALIGNED`).
 
@@ -160,18 +161,26 @@ def _noisy(facts: Facts) -> bool:
 
 def _facts(moment: Moment) -> Facts:
     found = moment.stepped
-    worst = found.worst
-    cosine = found.cosines[worst]
-    opposed = worst if cosine.high < 0 and cosine.value <= -SLIGHT else None
-    return Facts(moment, opposed, _front(found, opposed), _drowned(found))
+    return Facts(
+        moment,
+        opposed=_opposed(found),
+        # No metric makes a point stationary that is not: the one that tells is enough.
+        front=_front(found) or _front(moment.plain),
+        drowned=_drowned(found),
+    )
 
 
-def _front(found: Geometry, opposed: tuple[str, str] | None) -> str:
+def _opposed(found: Geometry) -> tuple[str, str] | None:
+    cosine = found.cosines[found.worst]
+    return found.worst if cosine.high < 0 and cosine.value <= -SLIGHT else None
+
+
+def _front(found: Geometry) -> str:
     """Why the model is on the front."""
     if not any(norm.high for norm in found.norms.values()):
         return "all gradients are zero"
     lengths = sum(share * found.norms[name].value for name, share in found.min_norm.items())
-    if not opposed or found.opt.value > CANCEL * lengths:
+    if not _opposed(found) or found.opt.value > CANCEL * lengths:
         return ""
     return f"the gradients cancel, to {percent(found.opt.value / lengths)} of their length"
 
