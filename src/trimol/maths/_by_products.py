@@ -15,7 +15,7 @@ in one more direction, until the gap is small enough.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class Surrogate:
             share = (image @ s) / (direction @ image)
             s, y = s - share * direction, y - share * image
         squared = float(s @ y)
-        if not squared > _NEW * rounding * float(weights @ product):
+        if not squared > max(_NEW * rounding * float(weights @ product), 0.0):
             return False
         self.rest = self._projected(s, squared)
         along = y / math.sqrt(squared)
@@ -95,19 +95,65 @@ class Surrogate:
         return found if before == 0 else (found + self.guess * (found.trace() / before)) / 2
 
 
+class Judged(NamedTuple):
+    """What a product says of weights.
+
+    Attributes:
+        weights: Those of the direction.
+        size: What the excess is relative to.
+        excess: The duality gap, in the unit of products.
+    """
+
+    weights: Array
+    size: float
+    excess: float
+
+    @property
+    def gap(self) -> float:
+        """The excess relative to the size: 0 where there is none."""
+        if self.excess <= 0:
+            return 0.0
+        return self.excess / self.size if self.size > 0 else math.inf
+
+
+class Sought(Protocol):
+    """A problem over the simplex whose data are a Gramian."""
+
+    def solve(self, gramian: Array) -> Array:
+        """The point of the simplex that solves it."""
+
+    def judge(self, point: Array, product: Array) -> Judged:
+        """How far a point is from that, by the product G times the point."""
+
+
+class MinNorm:
+    """The shortest direction: min λᵀHλ, H = G + ρI."""
+
+    def __init__(self, rho: float) -> None:
+        self.rho = rho
+
+    def solve(self, gramian: Array) -> Array:
+        """Its min-norm point, whatever rounding has made of the Gramian."""
+        return min_norm_one(gramian, self.rho, math.inf)
+
+    def judge(self, point: Array, product: Array) -> Judged:
+        """λᵀHλ − min_m (Hλ)_m."""
+        slope = product + self.rho * point
+        value = float(point @ slope)
+        return Judged(point, value, value - float(slope.min()))
+
+
 class Approach(NamedTuple):
     """How far products led.
 
     Attributes:
-        weights: λ of the last product.
-        gap: Its gap.
+        found: The weights of the last product, and what it says of them.
         products: How many there were.
         reached: Whether the gap is as small as was asked for, rounding included.
         surrogate: What is known of the Gramian now.
     """
 
-    weights: Array
-    gap: float
+    found: Judged
     products: int
     reached: bool
     surrogate: Surrogate
@@ -116,39 +162,38 @@ class Approach(NamedTuple):
 def approach(
     product: Callable[[Array], Array],
     guess: Array,
+    sought: Sought,
     *,
-    rho: float,
     gap: float,
     more: Callable[[int], bool],
     rounding: Callable[[], float],
 ) -> Approach:
-    """The min-norm point to a relative gap, by products, as long as they pay.
+    """The point that is sought, to a relative gap, by products, as long as they pay.
 
     Args:
         product: From λ to Gλ.
         guess: Of G: the better, the fewer products.
-        rho: ρ.
+        sought: What is sought.
         gap: The largest that will do.
         more: Whether there may be another product, after so many of them, at least 1.
         rounding: The ε of the numbers that products are made of, once there is one.
 
     Example:
         >>> gramian = np.array([[1.0, 0.5], [0.5, 4.0]])
-        >>> approach(lambda s: gramian @ s, np.eye(2), rho=0.0, gap=0.1,
-        ...     more=lambda count: count < 9, rounding=lambda: EPS).weights
+        >>> approach(lambda s: gramian @ s, np.eye(2), MinNorm(0.0), gap=0.1,
+        ...     more=lambda count: count < 9, rounding=lambda: EPS).found.weights
         array([0.875, 0.125])
     """
     surrogate, count = Surrogate(guess), 0
     while True:
-        weights, count = min_norm_one(surrogate.gramian, rho, math.inf), count + 1
-        found = product(weights)
-        new = surrogate.see(weights, found, rounding())
-        slope = found + rho * weights
-        value, excess = float(weights @ slope), float(weights @ slope - slope.min())
-        noise = _noise(surrogate.gramian, weights, rounding())
-        reached = excess + noise <= gap * value
-        if reached or not new or noise > gap * value or not more(count):
-            return Approach(weights, _relative(excess, value), count, reached, surrogate)
+        point, count = sought.solve(surrogate.gramian), count + 1
+        image = product(point)
+        new = surrogate.see(point, image, rounding())
+        found = sought.judge(point, image)
+        noise = _noise(surrogate.gramian, found.weights, rounding())
+        reached = found.excess + noise <= gap * found.size
+        if reached or not new or noise > gap * found.size or not more(count):
+            return Approach(found, count, reached, surrogate)
 
 
 def _noise(gramian: Array, weights: Array, rounding: float) -> float:
@@ -157,21 +202,13 @@ def _noise(gramian: Array, weights: Array, rounding: float) -> float:
     return float(_ROUNDINGS * rounding * (weights @ lengths) * lengths.max())
 
 
-def min_norm_gap(gramian: Array, weights: Array, rho: float) -> float:
+def exact_gap(gramian: Array, weights: Array, found: Judged) -> float:
     """The gap of weights where the Gramian is known: 0 where it is so to rounding.
 
-    >>> min_norm_gap(np.diag([1.0, 4.0]), np.array([0.5, 0.5]), 0.0)
+    >>> gramian, weights = np.diag([1.0, 4.0]), np.array([0.5, 0.5])
+    >>> exact_gap(gramian, weights, MinNorm(0.0).judge(weights, gramian @ weights))
     0.6
     """
-    slope = gramian @ weights + rho * weights
-    magnitude = np.abs(gramian) @ weights + rho * weights
-    excess = float(weights @ slope - slope.min())
-    if excess <= ROUNDING * float(magnitude.max() + weights @ magnitude):
-        return 0.0
-    return _relative(excess, float(weights @ slope))
-
-
-def _relative(excess: float, value: float) -> float:
-    if excess <= 0:
-        return 0.0
-    return excess / value if value > 0 else math.inf
+    magnitude = np.abs(gramian) @ weights
+    rounding = ROUNDING * float(magnitude.max() + weights @ magnitude + abs(found.size))
+    return 0.0 if found.excess <= rounding else found.gap
