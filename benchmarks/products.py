@@ -1,15 +1,17 @@
-"""What MGDA by products costs in a training: passes and time, beside all M gradients.
+"""What weights by products cost in a training: passes and time, beside all M gradients.
 
     python benchmarks/products.py                      # the tables of docs/cost.md
     python benchmarks/products.py --networks mlp --objectives 16 --steps 12
     python benchmarks/products.py --json > results/products.json
 
 How many products a step takes depends on how much the gradients change from step to step. So this
-is a training: a fresh batch every step, M targets that are random waves of the input with noise, the
-trunk weighed and the output layer plain. In every second step all contestants make the same step,
-from the same parameters on the same batch, in random order, by the CPU time of one thread; what
-moves the parameters is always MGDA by products. Passes are counted. TorchJD registers hooks, which
-makes trimol check for them: it is timed at the end, interleaved with the plain step.
+is a training, with a fresh batch every step, the trunk weighed and the output layer plain. The
+networks of step_cost.py learn M noisy random waves of random inputs; ``digits``, 64-128-64 with
+batches of 64 images, learns the ten classes and M - 10 waves. In every second step all contestants
+make the same step, from the same parameters on the same batch, in random order, by the CPU time of
+one thread; what moves the parameters is always MGDA with a gap of 0.1. Passes are counted: a
+product is two backwards. TorchJD registers hooks, which makes trimol look for them: it is timed at
+the end, interleaved with the plain step.
 """
 
 import argparse
@@ -23,37 +25,60 @@ from typing import Any
 
 import torch
 from networks import TRUNKS, Problem, problem
+from sklearn.datasets import load_digits
 from step_cost import table
+from torch import nn
 
 import trimol
 
 Step = Callable[[], None]
 WARM, NOISE, ROUNDS = 4, 0.3, 3
 GAPS = (0.3, 0.1, 0.01)
+NETWORKS = [*TRUNKS, "digits"]
+
+
+def digits(objectives: int) -> Problem:
+    """All images, and what is to be learned of them."""
+    torch.manual_seed(0)
+    images, classes = load_digits(return_X_y=True)
+    x = torch.tensor(images / 16, dtype=torch.float32)
+    waves = (x @ torch.randn(64, objectives) / 8).sin()
+    known = nn.functional.one_hot(torch.tensor(classes), 10).to(x)[:, : objectives // 2]
+    trunk = nn.Sequential(nn.Linear(64, 128), nn.Tanh(), nn.Linear(128, 64), nn.Tanh())
+    model = nn.ModuleDict({"trunk": trunk, "output": nn.Linear(64, objectives)})
+    return Problem(model, x, torch.cat([known, waves[:, known.shape[1] :]], 1))
 
 
 class Training:
     """A network that learns M targets, and everyone's way to make a step of it.
 
     Args:
-        network: The trunk's name.
+        network: Its name.
         objectives: M.
         lr: The learning rate of SGD.
     """
 
     def __init__(self, network: str, objectives: int, lr: float) -> None:
-        self.problem: Problem = problem(network, objectives, "columns")
+        self.problem = (
+            digits(objectives) if network == "digits" else problem(network, objectives, "columns")
+        )
+        self.all = (self.problem.x, self.problem.y) if network == "digits" else None
         self.trunk = list(self.problem.model["trunk"].parameters())
         self.optimizer = torch.optim.SGD(self.problem.params, lr=lr)
         width = self.problem.x[0].numel()
         self.waves = torch.randn(width, objectives) / width**0.5
         self.exact = trimol.MGDA(self.trunk, objectives)
-        self.products = {gap: self._by_products(objectives, gap) for gap in GAPS}
-
-    def _by_products(self, objectives: int, gap: float) -> trimol.MGDA:
-        return trimol.MGDA(self.trunk, objectives, solver="products", gap=gap)
+        self.methods: dict[str, trimol.methods.Method] = {
+            f"MGDA, gap {gap:g}": trimol.MGDA(self.trunk, objectives, solver="products", gap=gap)
+            for gap in GAPS
+        }
+        self.methods["CAGrad, gap 0.1"] = trimol.CAGrad(self.trunk, objectives, solver="products")
 
     def next_batch(self) -> None:
+        if self.all is not None:
+            chosen = torch.randint(len(self.all[0]), (64,))
+            self.problem.x, self.problem.y = (each[chosen] for each in self.all)
+            return
         x = torch.randn_like(self.problem.x)
         y = (2 * x.flatten(1) @ self.waves).sin()
         self.problem.x, self.problem.y = x, y + NOISE * torch.randn_like(y)
@@ -75,7 +100,7 @@ class Training:
         """By name; each of them makes a whole step but for the optimizer's."""
         steps = {"plain": self.plain, "bare loop": self.bare_loop}
         steps["MGDA"] = self.backward(self.exact)
-        return steps | {_called(gap): self.backward(each) for gap, each in self.products.items()}
+        return steps | {name: self.backward(each) for name, each in self.methods.items()}
 
     def torchjd(self) -> None:
         from torchjd.aggregation import MGDA
@@ -83,10 +108,6 @@ class Training:
 
         backward(self.problem.losses(), inputs=self.trunk)
         jac_to_grad(self.trunk, MGDA())
-
-
-def _called(gap: float) -> str:
-    return f"MGDA by products, gap {gap:g}"
 
 
 def spent(training: Training, step: Step) -> float:
@@ -99,7 +120,7 @@ def spent(training: Training, step: Step) -> float:
 
 def measured(training: Training, steps: int, *, timed: bool) -> Iterator[tuple[str, float, Any]]:
     """For each contestant and step its seconds, and what a method says of it."""
-    methods = {_called(gap): each for gap, each in training.products.items()}
+    methods = training.methods
     for step in range(steps):
         training.next_batch()
         everyone = training.contestants
@@ -114,7 +135,7 @@ def measured(training: Training, steps: int, *, timed: bool) -> Iterator[tuple[s
 def _move(training: Training) -> None:
     """The optimizer's step along the direction of gap 0.1, whose weights are known."""
     training.problem.clear()
-    weights = training.products[0.1].weights
+    weights = training.methods["MGDA, gap 0.1"].weights
     trimol.Static(training.trunk, len(weights), weights=weights)(
         training.problem.losses()
     ).backward()
@@ -138,10 +159,7 @@ def _of_one(
         if taken:
             seconds.setdefault(name, []).append(taken)
         if method is not None:
-            info = method.info
-            passes.setdefault(name, []).append(
-                2 * info.products + objectives * (info.route == "rows")
-            )
+            passes.setdefault(name, []).append(_passes(method))
     if not args.no_time:
         for _ in range(ROUNDS):
             seconds["plain"].append(spent(training, training.plain))
@@ -155,9 +173,16 @@ def _of_one(
         yield {**setting, "contestant": name, "ratio": mean / plain}
 
 
+def _passes(method: Any) -> int:
+    """Those of a method's last step, in backwards: of products, then of all gradients or of d."""
+    info = method.info
+    rest = method.objectives if info.route == "rows" else method.backwards_left
+    return 2 * info.products + rest
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--networks", nargs="+", choices=TRUNKS, default=list(TRUNKS))
+    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=NETWORKS)
     parser.add_argument("--objectives", nargs="+", type=int, default=[16, 32, 64])
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--lr", type=float, default=0.1)

@@ -143,63 +143,66 @@ class MinNorm:
         return Judged(point, value, value - float(slope.min()))
 
 
-class Approach(NamedTuple):
-    """How far products led.
-
-    Attributes:
-        found: The weights of the last product, and what it says of them.
-        products: How many there were.
-        reached: Whether the gap is as small as was asked for, rounding included.
-        surrogate: What is known of the Gramian now.
-    """
-
-    found: Judged
-    products: int
-    reached: bool
-    surrogate: Surrogate
-
-
-def approach(
-    product: Callable[[Array], Array],
-    guess: Array,
-    sought: Sought,
-    *,
-    gap: float,
-    more: Callable[[int], bool],
-    rounding: Callable[[], float],
-) -> Approach:
-    """The point that is sought, to a relative gap, by products, as long as they pay.
+class Asked:
+    """Products that are asked for, and all that they tell of the Gramian.
 
     Args:
         product: From λ to Gλ.
         guess: Of G: the better, the fewer products.
+        rounding: The ε of the numbers that products are made of, once there is one.
+
+    Attributes:
+        count: How many there were.
+        new: Whether the last told anything new.
+    """
+
+    def __init__(
+        self, product: Callable[[Array], Array], guess: Array, rounding: Callable[[], float]
+    ) -> None:
+        self.product, self.rounding, self.surrogate = product, rounding, Surrogate(guess)
+        self.count, self.new = 0, True
+
+    def __call__(self, point: Array) -> Array:
+        """Gλ."""
+        image = self.product(point)
+        self.new = self.surrogate.see(point, image, self.rounding())
+        self.count += 1
+        return image
+
+    def noise(self, weights: Array) -> float:
+        """How wrong an entry of Gλ may be: λ's gradients may cancel, their rounding does not."""
+        lengths = np.sqrt(self.surrogate.gramian.diagonal().clip(0))
+        return float(_ROUNDINGS * self.rounding() * (weights @ lengths) * lengths.max())
+
+
+def approach(
+    asked: Asked, sought: Sought, gap: float, more: Callable[[int], bool]
+) -> tuple[Judged, bool]:
+    """The point that is sought, to a relative gap, by products, as long as they pay.
+
+    Args:
+        asked: Gives products.
         sought: What is sought.
         gap: The largest that will do.
-        more: Whether there may be another product, after so many of them, at least 1.
-        rounding: The ε of the numbers that products are made of, once there is one.
+        more: Whether there may be another product, after so many of them.
+
+    Returns:
+        What the last product says of its point, and whether the gap is as small as was asked for,
+        rounding included.
 
     Example:
         >>> gramian = np.array([[1.0, 0.5], [0.5, 4.0]])
-        >>> approach(lambda s: gramian @ s, np.eye(2), MinNorm(0.0), gap=0.1,
-        ...     more=lambda count: count < 9, rounding=lambda: EPS).found.weights
+        >>> asked = Asked(lambda point: gramian @ point, np.eye(2), rounding=lambda: EPS)
+        >>> approach(asked, MinNorm(0.0), gap=0.1, more=lambda count: count < 9)[0].weights
         array([0.875, 0.125])
     """
-    surrogate, count = Surrogate(guess), 0
     while True:
-        point, count = sought.solve(surrogate.gramian), count + 1
-        image = product(point)
-        new = surrogate.see(point, image, rounding())
-        found = sought.judge(point, image)
-        noise = _noise(surrogate.gramian, found.weights, rounding())
-        reached = found.excess + noise <= gap * found.size
-        if reached or not new or noise > gap * found.size or not more(count):
-            return Approach(found, count, reached, surrogate)
-
-
-def _noise(gramian: Array, weights: Array, rounding: float) -> float:
-    """How wrong an entry of Gλ may be: λ's gradients may cancel, their rounding does not."""
-    lengths = np.sqrt(gramian.diagonal().clip(0))
-    return float(_ROUNDINGS * rounding * (weights @ lengths) * lengths.max())
+        point = sought.solve(asked.surrogate.gramian)
+        found = sought.judge(point, asked(point))
+        noise, allowed = asked.noise(found.weights), gap * found.size
+        reached = found.excess + noise <= allowed
+        if reached or not asked.new or noise > allowed or not more(asked.count):
+            return found, reached
 
 
 def exact_gap(gramian: Array, weights: Array, found: Judged) -> float:

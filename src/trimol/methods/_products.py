@@ -1,7 +1,7 @@
 """What the methods have in common that can be solved by products, to a gap that is known."""
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import ClassVar, Literal, Unpack, get_args
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
-from trimol.maths._by_products import Approach, Sought, approach, exact_gap
+from trimol.maths._by_products import Asked, Judged, Sought, approach, exact_gap
 from trimol.maths._numerics import Array, float64
 from trimol.methods._gramian import GramianMethod, GramianOptions
 from trimol.methods.base import Objectives, State
@@ -40,7 +40,8 @@ class ProductsMethod(GramianMethod):
         gap: With ``solver="products"``: the largest gap, above 0, at most 1.
     """
 
-    # Backwards that are left to do after the last product.
+    # The fewest products that tell anything, and the backwards that are left to do after the last.
+    fewest: ClassVar[int] = 1
     backwards_left: ClassVar[int] = 0
     guess: Tensor
     wait: Tensor
@@ -65,8 +66,8 @@ class ProductsMethod(GramianMethod):
             self.check_products()
 
     @abstractmethod
-    def sought(self) -> Sought:
-        """What this method looks for."""
+    def sought(self, product: Callable[[Array], Array]) -> Sought:
+        """What this method looks for, and the products, λ ↦ Gλ, that say what that is."""
 
     @abstractmethod
     def exact(self, evidence: Evidence) -> Tensor:
@@ -91,23 +92,28 @@ class ProductsMethod(GramianMethod):
         self.check_products()  # the optimizer may have been set since
         if reason := self._why_exact(evidence):
             return self._remembered(evidence, reason, pause=max(int(self.pause) - 1, 0))
-        led = self._approached(evidence)
-        evidence.findings["products"] = led.products
-        if led.reached:
-            return self._taken(evidence, led)
+        asked = self._asked(evidence)
+        sought = self.sought(asked)
+        found, reached = approach(
+            asked, sought, self.gap, lambda count: self._pays(evidence, count + 1)
+        )
+        evidence.findings["products"] = asked.count
+        if reached:
+            return self._taken(evidence, found, asked)
         del evidence.findings["product"]  # not that of the weights
         wait = min(2 * int(self.wait) + 1, _LONGEST_WAIT)
-        reason = f"gap {self.gap:g} was not reached by {led.products} products"
+        reason = f"gap {self.gap:g} was not reached by {asked.count} products"
         return self._remembered(evidence, reason, pause=wait, wait=wait)
 
     def note_gap(self, evidence: Evidence, gramian: Tensor, point: Tensor) -> None:
         """Say how far a point of the simplex is from what is sought, the Gramian being known."""
         G, own = _host(gramian), _host(point)
-        evidence.findings["gap"] = exact_gap(G, own, self.sought().judge(own, G @ own))
+        found = self.sought(lambda other: G @ other).judge(own, G @ own)
+        evidence.findings["gap"] = exact_gap(G, own, found)
 
     def _why_exact(self, evidence: Evidence) -> str:
         """Why this step is not solved by products; empty if it is."""
-        if not self._pays(evidence, 1):
+        if not self._pays(evidence, self.fewest):
             return f"products cost no less than {self.objectives} backwards"
         if self.pause > 0:
             return f"products were dearer than {self.objectives} backwards of late"
@@ -117,28 +123,21 @@ class ProductsMethod(GramianMethod):
         """Whether so many products cost less than all gradients."""
         return products * evidence.product_cost + self.backwards_left < self.objectives
 
-    def _approached(self, evidence: Evidence) -> Approach:
-        """What is sought, as far as products lead."""
+    def _asked(self, evidence: Evidence) -> Asked:
+        """Products of this step's gradients."""
 
         def product(weights: Array) -> Array:
             given = torch.from_numpy(weights).to(self.weights)
             return _host(evidence.product(given, keep_gradient=True))
 
-        return approach(
-            product,
-            _host(self.guess),
-            self.sought(),
-            gap=self.gap,
-            more=lambda count: self._pays(evidence, count + 1),
-            rounding=lambda: evidence.coarsest,
-        )
+        return Asked(product, _host(self.guess), lambda: evidence.coarsest)
 
-    def _taken(self, evidence: Evidence, led: Approach) -> State:
+    def _taken(self, evidence: Evidence, found: Judged, asked: Asked) -> State:
         """What a step is left with that products solved: after another in vain, wait less."""
-        evidence.findings["gap"] = led.found.gap
+        evidence.findings["gap"] = found.gap
         return {
-            "weights": torch.from_numpy(led.found.weights).to(self.weights),
-            "guess": torch.from_numpy(led.surrogate.remembered()).to(self.guess),
+            "weights": torch.from_numpy(found.weights).to(self.weights),
+            "guess": torch.from_numpy(asked.surrogate.remembered()).to(self.guess),
             "wait": self.wait // 2,
         }
 

@@ -1,6 +1,6 @@
 """MGDA: the weights whose combined gradient is shortest."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import ClassVar, Literal, Unpack, get_args
 
 import torch
@@ -10,6 +10,7 @@ from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.maths._by_products import MinNorm
+from trimol.maths._numerics import Array
 from trimol.maths.min_norm import min_norm, min_norm_batched, min_norm_pairs_on_host
 from trimol.methods._gramian import of_steps
 from trimol.methods._products import ProductsMethod, ProductsOptions
@@ -132,7 +133,7 @@ class MGDA(ProductsMethod):
         if normalize != "none":
             self.refuse(f"normalize={normalize!r}, which needs the gradients themselves")
 
-    def sought(self) -> MinNorm:
+    def sought(self, product: Callable[[Array], Array]) -> MinNorm:
         """The shortest direction."""
         return MinNorm(self.rho)
 
