@@ -158,5 +158,5 @@ def test_mistakes_are_refused(options, message):
 
 
 def test_replicas_are_refused():
-    with pytest.raises(BadValue, match="cost must be None for replicas, found 0.2"):
+    with pytest.raises(BadValue, match="cost must be None for replicas"):
         replicated("mgda", replicas=2, objectives=3, cost=0.2)
