@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from trimol.gradients._backward import dense
-from trimol.gradients._params import checked, trainable
+from trimol.gradients._params import checked, flattened, split, trainable
 
 
 def test_an_iterable_becomes_a_list_without_repetitions() -> None:
@@ -26,6 +26,7 @@ def test_errors_name_the_argument_and_the_value() -> None:
         checked([torch.ones(1), "weight"])  # type: ignore[list-item]
     with pytest.raises(TypeError, match=r"^params must be real, found torch.complex64 at place 1$"):
         checked([torch.ones(1), torch.ones(1, dtype=torch.complex64)])
+    assert len(checked([torch.ones(1, dtype=torch.complex64)], real=False)) == 1
     empty = r"^params must hold at least one tensor, found none \(an empty generator\?\)$"
     with pytest.raises(ValueError, match=empty):
         checked([])
@@ -33,6 +34,16 @@ def test_errors_name_the_argument_and_the_value() -> None:
     list(used_up)
     with pytest.raises(ValueError, match=empty):
         checked(used_up)
+
+
+def test_complex_parameters_are_pairs_of_real_numbers() -> None:
+    real, pairs = torch.randn(3), torch.randn(2, 2, dtype=torch.complex64)
+    flat = flattened([real, pairs.conj()])
+    assert flat.dtype == torch.float32
+    assert torch.equal(flat[3:5], torch.stack([pairs[0, 0].real, -pairs[0, 0].imag]))
+    one, two = split(flat, [real, pairs])
+    assert torch.equal(one, real)
+    assert torch.equal(two, pairs.conj().resolve_conj())
 
 
 def test_trainable_are_those_that_require_grad() -> None:

@@ -409,7 +409,7 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
     ),
 }
 # Without a derivative of their backward in PyTorch, and with more than one number as output.
-FIRST_ORDER = {("ctc", "mean"), ("ctc", "sum"), ("ctc", "none"), ("multi margin", "none")}
+FIRST_ORDER = {("multi margin", "none")}
 
 
 @pytest.mark.filterwarnings("ignore:reduction. 'mean' divides the total loss:UserWarning")

@@ -77,6 +77,19 @@ def test_the_two_ways_are_really_two(way: str, monkeypatch: pytest.MonkeyPatch) 
     assert batched == ([False] * 5 if way == "loop" else [True, True])
 
 
+def test_jagged_tensors_go_one_by_one() -> None:
+    layer = torch.nn.Linear(4, 3)
+    parts = [torch.randn(2, 4), torch.randn(5, 4)]
+
+    def losses() -> Tensor:
+        jagged = torch.nested.as_nested_tensor(parts, layout=torch.jagged)
+        return torch.cat([layer(jagged).values().square().mean(0)] * 2)
+
+    want = torch.cat([layer(torch.cat(parts)).square().mean(0)] * 2)
+    params = list(layer.parameters())
+    torch.testing.assert_close(gramian(losses(), params), gramian(want, params))
+
+
 # -- which way -----------------------------------------------------------------------------------
 
 

@@ -282,6 +282,27 @@ ATTENTION: dict[str, Callable[[], nn.Module]] = {
     ),
     "grouped queries": lambda: Attention(heads=2, enable_gqa=True),
 }
+
+
+class Packed(nn.Module):
+    """A recurrent network of sequences of different lengths."""
+
+    def __init__(self, kind: Callable[..., nn.Module], **options: Any) -> None:
+        super().__init__()
+        self.layers = kind(6, 5, 2, **options)
+
+    def forward(self, x: Tensor) -> Tensor:
+        first = self.layers.batch_first
+        lengths = [x.shape[first]] + [2] * (x.shape[not first] - 1)
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=first)
+        return self.layers(packed)[0].data
+
+
+RECURRENT: dict[str, dict[str, Any]] = {
+    "": {},
+    " both ways": {"bidirectional": True, "batch_first": True},
+    " no bias": {"bias": False},
+}
 for _tag, (_dtype, _rtol) in PRECISIONS.items():
     _facts: dict[str, Any] = {"dtype": _dtype, "rtol": _rtol}
     for _name, _layer in ATTENTION.items():
@@ -302,9 +323,11 @@ for _tag, (_dtype, _rtol) in PRECISIONS.items():
         _make = partial(behind_linear, _layer, (2, 5, 8), _train)
         add(f"{_name}, {_tag}", _make, impossible=_impossible, **_facts)
     for _layer in (nn.LSTM, nn.GRU):  # a float32 LSTM is one fused node on a CPU (mkldnn)
-        if _dtype == torch.float32:
-            _make = partial(behind_linear, partial(_layer, 6, 5, 2), (4, 2, 6))
-            add(f"{_layer.__name__}, {_tag}", _make, **_facts)
+        for _name, _options in RECURRENT.items() if _dtype == torch.float32 else ():
+            _make = partial(behind_linear, partial(_layer, 6, 5, 2, **_options), (4, 2, 6))
+            add(f"{_layer.__name__}{_name}, {_tag}", _make, **_facts)
+            _make = partial(behind_linear, partial(Packed, _layer, **_options), (4, 2, 6))
+            add(f"{_layer.__name__}{_name} packed, {_tag}", _make, **_facts)
 
 
 # -- embeddings ----------------------------------------------------------------------------------
@@ -337,26 +360,25 @@ add("embedding, padding", lambda: words(lambda: nn.Embedding(7, 4, padding_idx=2
 add("embedding, padding from the end", lambda: words(lambda: nn.Embedding(7, 4, padding_idx=-1)))
 add("embedding, max norm", lambda: words(lambda: nn.Embedding(7, 4, max_norm=1.0)))
 add("embedding, tied", lambda: words(lambda: nn.Embedding(7, 4), tie=True))
-add(
-    "embedding, sparse",
-    lambda: words(lambda: nn.Embedding(7, 4, sparse=True)),
-    route="double-vjp",
-    impossible=("tangents",),
-)
+add("embedding, sparse", lambda: words(lambda: nn.Embedding(7, 4, sparse=True)))
 add(
     "embedding, scaled by frequency",
     lambda: words(lambda: nn.Embedding(7, 4, scale_grad_by_freq=True)),
-    route="backwards",
-    impossible=("tangents", "double-vjp"),
+    impossible=("double-vjp",),
 )
 for _mode, _options in product(("sum", "mean", "max"), ({}, {"padding_idx": 1}, {"sparse": True})):
     if _mode != "max" or "sparse" not in _options:
         add(
             f"embedding bag, {_mode} {_options}",
             partial(words, partial(nn.EmbeddingBag, 7, 4, mode=_mode, **_options)),
-            route="backwards",
-            impossible=("tangents", "double-vjp"),
+            impossible=("double-vjp",),
         )
+add(
+    "embedding bag, scaled by frequency",
+    lambda: words(lambda: nn.EmbeddingBag(7, 4, mode="sum", scale_grad_by_freq=True)),
+    route="backwards",
+    impossible=("tangents", "double-vjp"),
+)
 
 
 # -- functions -----------------------------------------------------------------------------------

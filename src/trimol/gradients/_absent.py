@@ -15,6 +15,7 @@ from trimol._failures import BadValue
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._autocast import no_autocast
 from trimol.gradients._graph import Graph, record
+from trimol.gradients._params import as_real
 from trimol.gradients._presence import Presence
 from trimol.gradients._sharded import is_dtensor
 from trimol.gradients.losses import Losses, starts
@@ -77,12 +78,13 @@ def connected(vector: Tensor, params: Sequence[Tensor]) -> Tensor:
             "losses must have one that is not None on every process, where parameters are sharded, "
             "found none"
         )
-    return _reaching(vector.to(params[0]), params)
+    return _reaching(vector.to(as_real(params[0])), params)
 
 
 def _reaching(value: Tensor, leaves: Sequence[Tensor]) -> Tensor:
     """The value, with a graph that reaches the leaves: zero gradients."""
-    nothing = [leaf.reshape(-1)[:0].sum() for leaf in leaves]  # exactly 0, whatever they are
+    # Exactly 0, whatever they are.
+    nothing = [as_real(leaf).reshape(-1)[:0].sum() for leaf in leaves]
     return value + torch.stack([each.to(value) for each in nothing]).sum()
 
 

@@ -74,6 +74,8 @@ class Accumulated(Evidence):
         self._sinks: list[Node] = []
         self._shards: Shards | None = None
         self._used: set[int] = set()
+        self._sparse: dict[int, list[Tensor]] = {}
+        self._dense: set[int] = set()
 
     @property
     def sinks(self) -> list[Node]:
@@ -89,6 +91,11 @@ class Accumulated(Evidence):
     def entered(self) -> set[int]:
         """What any of the graphs held of the parameters, by ``id``."""
         return self._used
+
+    @property
+    def looked_up(self) -> dict[int, list[Tensor]]:
+        """As of all the graphs that there were."""
+        return {number: x for number, x in self._sparse.items() if number not in self._dense}
 
     @functools.cached_property
     def losses(self) -> Tensor:
@@ -137,10 +144,17 @@ class Accumulated(Evidence):
             own = Evidence([self._compute(i, draw)], self.given, self.names)
             self.params, self._sinks, self._shards = own.params, own.sinks, own.shards
             self._used |= own.entered
+            self._note_lookups(own)
             self._coarsest = max(self._coarsest, own.graphs[0].rounding)
             self._has_others |= bool(own.others)
             self._dtype = torch.promote_types(own.draws[0].dtype, torch.float32)
             yield share, own
+
+    def _note_lookups(self, own: Evidence) -> None:
+        found = own.looked_up
+        self._dense |= own.entered - found.keys()
+        for number, rows in found.items():
+            self._sparse.setdefault(number, []).extend(rows)
 
     @contextmanager
     def _same_random_numbers(self, place: tuple[int, int]) -> Iterator[None]:
@@ -161,7 +175,7 @@ class Accumulated(Evidence):
         if of is None:
             return self._noted("gramian", self.gram(self._all_rows()))
         self._refuse_metric("accumulated micro-batches and gradients of some parameters alone")
-        leaves = trainable(checked(of))
+        leaves = trainable(checked(of, real=False))
         if not all(tensor.is_leaf for tensor in leaves):
             raise BadValue(
                 "accumulated micro-batches must share what is differentiated, found a "

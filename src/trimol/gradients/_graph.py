@@ -91,7 +91,7 @@ class Graph:
     @property
     def rounding(self) -> float:
         """The coarsest rounding of what depends on the parameters (under autocast, half's)."""
-        dtypes = {output.dtype for node in self.active for output in outputs(node)}
+        dtypes = {output.dtype.to_real() for node in self.active for output in outputs(node)}
         dtypes.add(self.losses.dtype)
         return max(torch.finfo(dtype).eps for dtype in dtypes if dtype.is_floating_point)
 

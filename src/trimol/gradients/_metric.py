@@ -9,7 +9,7 @@ from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._backward import gradient
 from trimol.gradients._graph import Graph
-from trimol.gradients._params import flattened, split
+from trimol.gradients._params import flattened, split, width_of
 from trimol.gradients._product import directional
 from trimol.gradients._rows import combined_wide, gram_of, products, spread_gram
 from trimol.gradients._stepping import Momentum, Steps
@@ -33,7 +33,7 @@ class Metric:
         """From gradients that are held; ``spread``: each process has its share of the columns."""
         at = combined_wide(self.weights, rows, rows.dtype)
         if spread:
-            at = reduce.collected(at, sum(p.numel() for p in params))
+            at = reduce.collected(at, sum(map(width_of, params)))
         whole = self._at(params, at)
         known, scale = map(reduce.share, whole) if spread else whole
         falls = products(rows, known[None])[:, 0]

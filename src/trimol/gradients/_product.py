@@ -89,7 +89,7 @@ def product(
     if route is not None and route not in get_args(Route):
         raise BadValue(f"route must be one of {', '.join(get_args(Route))}, found {route!r}")
     one, two = as_vector(first, "first"), as_vector(second, "second")
-    live = trainable(checked(params))
+    live = trainable(checked(params, real=False))
     if not isinstance(weights, Tensor):
         raise BadType(f"weights must be a tensor, found {type(weights).__name__}")
     if weights.shape != two.shape:

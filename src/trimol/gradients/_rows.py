@@ -5,7 +5,6 @@ A block of rows is computed by a loop of backwards, or as one batched backward
 small that the time goes into calling operators rather than into arithmetic. Both are exact.
 """
 
-import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -19,7 +18,7 @@ from trimol.gradients import _reduce as reduce
 from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import pulled
 from trimol.gradients._graph import Graph, outputs, record
-from trimol.gradients._params import checked, trainable
+from trimol.gradients._params import as_real, checked, common_dtype, trainable, width_of
 from trimol.gradients._sinks import passes
 from trimol.gradients.losses import Losses, as_vector, entries
 from trimol.maths._numerics import float64
@@ -37,6 +36,8 @@ WIDENED_ENTRIES = 2**17
 def jacobian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = None) -> Tensor:
     r"""The M × d Jacobian: row m is :math:`\nabla f_m`, flattened in the order of ``params``.
 
+    A complex parameter counts as pairs of real numbers.
+
     Under an initialised ``torch.distributed`` group it is that of the global batch.
 
     Args:
@@ -53,7 +54,7 @@ def jacobian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = No
         tensor([[1., 1.],
                 [2., 1.]])
     """
-    graph = record(as_vector(losses), checked(params))
+    graph = record(as_vector(losses), checked(params, real=False))
     with graph.apart():
         return _jacobian(graph, checked_chunk(chunk, graph))
 
@@ -92,7 +93,7 @@ def gramian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = Non
         tensor([[2., 3.],
                 [3., 5.]], dtype=torch.float64)
     """
-    graph = record(as_vector(losses), checked(params))
+    graph = record(as_vector(losses), checked(params, real=False))
     with graph.apart():
         return gram_of(graph, checked_chunk(chunk, graph))
 
@@ -250,23 +251,21 @@ def _batch_width(graph: Graph) -> int:
         return LARGEST_BATCH
     if any("Rnn" in node.name() for node in nodes):
         return 1  # no batching rule
-    results = [math.prod(o.shape) for node in nodes for o in outputs(node)]
-    size = max(sum(p.numel() for p in graph.params), *results, 1)
+    shapes = [o.shape for node in nodes for o in outputs(node)]
+    if not all(isinstance(length, int) for shape in shapes for length in shape):
+        return 1  # a jagged tensor: of no size, and no batching rule
+    size = max(sum(map(width_of, graph.params)), *map(math.prod, shapes), 1)
     return int(min(LARGEST_BATCH, CACHED_ENTRIES // size))
 
 
 def _empty(count: int, graph: Graph) -> Tensor:
-    width = sum(p.numel() for p in graph.params)
-    return graph.params[0].new_empty(count, width, dtype=_dtype(graph.given))
-
-
-def _dtype(params: Sequence[Tensor]) -> torch.dtype:
-    return functools.reduce(torch.promote_types, (p.dtype for p in params))
+    width = sum(map(width_of, graph.params))
+    return graph.params[0].new_empty(count, width, dtype=common_dtype(graph.given))
 
 
 def rounding(params: Sequence[Tensor]) -> float:
     """The ε of the dtype that the gradients of ``params`` have together."""
-    return torch.finfo(_dtype(params)).eps
+    return torch.finfo(common_dtype(params)).eps
 
 
 def _write(rows: Tensor, gradients: Sequence[Tensor], params: Sequence[Tensor]) -> None:
@@ -274,8 +273,8 @@ def _write(rows: Tensor, gradients: Sequence[Tensor], params: Sequence[Tensor]) 
     arrived = iter(gradients)
     parts = []
     for p in params:
-        shape = (*rows.shape[:-1], p.numel())
-        part = next(arrived).reshape(shape) if p.requires_grad else rows.new_zeros(shape)
+        shape = (*rows.shape[:-1], width_of(p))
+        part = as_real(next(arrived)).reshape(shape) if p.requires_grad else rows.new_zeros(shape)
         parts.append(part.to(rows.dtype))
     torch.cat(parts, dim=-1, out=rows)
 

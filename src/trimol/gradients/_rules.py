@@ -9,6 +9,9 @@ tensors, in one of four ways:
 - any other built-in node: u ↦ Jᵀu is linear, so differentiating it along t gives Jt, at the price
   of a backward and a double backward of that node alone.
 
+A rule reads a saved tensor once, and does not call the node as well: of a checkpointed block, what
+was read is gone.
+
 Nodes written in Python (``autograd.Function``, module hooks, ``torch.compile``) raise
 `Unsupported`, except torch's own that hand their inputs on. Node names and the saved tensors read
 here are those of PyTorch's ``derivatives.yaml``; the tests hold every rule against a naive
@@ -25,6 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
+from trimol.gradients._recurrent import Layer, lstm
 from trimol.gradients._sinks import handed_on, passes
 
 Tangents = tuple[Tensor | None, ...]
@@ -32,6 +36,10 @@ Tangents = tuple[Tensor | None, ...]
 Rule = Callable[..., Tensor | Tangents | None]
 
 _aten = torch.ops.aten
+# Distances of many rows are differentiated so many entries at a time: 4 MB of float32.
+BLOCK = 2**20
+# How an EmbeddingBag and a fused layer note what they are.
+_MAX, _LSTM = 2, 2
 # What a node that is built otherwise than expected leads to: a field or an input that is not there.
 _LAYOUT = (AttributeError, TypeError, ValueError, IndexError)
 
@@ -236,10 +244,11 @@ def _mul(node: Any, a: Tensor | None, b: Tensor | None) -> Tensor | None:
 
 def _div(node: Any, a: Tensor | None, b: Tensor | None) -> Tensor | None:
     """d(a/b) = da/b − a·db/b²."""
-    left = None if a is None else a / node._saved_other
+    other = node._saved_other
+    left = None if a is None else a / other
     if b is None:
         return _plus(left, None, node)
-    right = b * (-node._saved_self / node._saved_other**2)
+    right = b * (-node._saved_self / other**2)
     return _plus(left, right, node)
 
 
@@ -259,16 +268,18 @@ def _batch_norm(
     node: Any, x: Tensor | None, weight: Tensor | None, bias: Tensor | None
 ) -> Tensor | None:
     """y = w·x̂ + b; the Jacobian of y in x is symmetric, channel by channel."""
-    inputs = node._saved_input
-    along = (1, -1, *[1] * (inputs.dim() - 2))
-    result = None if x is None else _pull(node, x)[0]
+    inputs, training, eps = node._saved_input, node._saved_training, node._saved_eps
+    running = node._saved_running_mean, node._saved_running_var
+    mean, scale = batch = node._saved_result1, node._saved_result2
+    along, result = (1, -1, *[1] * (inputs.dim() - 2)), None
+    if x is not None:
+        result = _aten.native_batch_norm_backward(
+            x, inputs, node._saved_weight, *running, *batch, training, eps, [True, False, False]
+        )[0]
     # x̂·dw + db = x·(s·dw) + (db − m·s·dw) with x̂ = s(x − m): one pass over x.
     if weight is not None:
-        if node._saved_training:
-            mean, scale = node._saved_result1, node._saved_result2
-        else:
-            mean = node._saved_running_mean
-            scale = (node._saved_running_var + node._saved_eps).rsqrt()
+        if not training:
+            mean, scale = running[0], (running[1] + eps).rsqrt()
         slope = scale * weight
         shift = -mean * slope if bias is None else bias - mean * slope
         moved = torch.addcmul(shift.view(along), inputs, slope.view(along))
@@ -286,8 +297,8 @@ def _layer_norm(
         result = _aten.native_layer_norm_backward(
             x, inputs, node._saved_normalized_shape, mean, scale, None, None, [True, False, False]
         )[0]
-        if node._saved_weight is not None:
-            result = result * node._saved_weight
+        own = node._saved_weight
+        result = result if own is None else result * own
     if weight is not None:
         normal = ((inputs - mean) * scale).to(inputs.dtype)
         bias = normal * weight if bias is None else torch.addcmul(bias, normal, weight)
@@ -318,8 +329,8 @@ def _attention(node: Any, q: Tensor | None, k: Tensor | None, v: Tensor | None) 
     scale = node._saved_scale
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = query @ key.mT * scale
-    if node._saved_attn_mask is not None:
-        scores = scores + node._saved_attn_mask
+    mask = node._saved_attn_mask
+    scores = scores if mask is None else scores + mask
     if node._saved_is_causal:
         allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         scores = scores.masked_fill(~allowed, -math.inf)
@@ -369,14 +380,161 @@ def _max_pool(node: Any, x: Tensor) -> Tensor:
 
 
 def _embedding(node: Any, weight: Tensor) -> Tensor:
-    if node._saved_scale_grad_by_freq or node._saved_sparse:
-        raise Unsupported("embedding whose gradient is sparse or scaled by frequency")
     indices, padding = node._saved_indices, signed(node._saved_padding_idx)
     rows = F.embedding(indices, weight)
+    if node._saved_scale_grad_by_freq:  # autograd's gradient of a row is that much smaller
+        counts = indices.reshape(-1).bincount()
+        rows = rows / counts[indices].unsqueeze(-1).to(rows.dtype)
     if padding >= 0:  # autograd gives this row no gradient
         rows = rows.masked_fill((indices == padding).unsqueeze(-1), 0)
     return rows
 
+
+def _embedding_bag(node: Any, weight: Tensor | None, shares: Tensor | None) -> Tensor | None:
+    """Σ sᵢ wᵢ over a bag is linear in the rows and in the shares; a maximum picks rows."""
+    if node._saved_scale_grad_by_freq:  # torch divides by other counts than it says
+        return _generic(node, weight, shares)[0]
+    if node._saved_mode == _MAX:
+        assert weight is not None  # a maximum has no shares
+        present = (node._saved_result2 > 0).unsqueeze(-1)
+        return weight.gather(0, node._saved_result3.to(torch.int64)) * present
+    offsets = node._saved_offsets
+    settings = node._saved_indices, offsets, False, node._saved_mode, False
+    last, padding = len(offsets) > _shape(node)[0], signed(node._saved_padding_idx)
+
+    def bags(rows: Any, shares: Any) -> Tensor:
+        result: Tensor = _aten._embedding_bag(rows, *settings, shares, last, padding)[0]
+        return result
+
+    result = None if weight is None else bags(weight, node._saved_per_sample_weights)
+    if shares is None:
+        return result
+    moved = bags(node._saved_weight, shares)
+    return moved if result is None else result + moved
+
+
+# -- every input belongs to one output -----------------------------------------------------------
+
+
+def _ctc(node: Any, x: Tensor) -> Tensor:
+    """A sequence has a loss of its own: its gradient is that of the sum of all losses."""
+    (output,) = node._input_metadata
+    one = _one(output.dtype, output.device)
+    gradient: Any = _pull(node, one.expand(output.shape).contiguous())[0]
+    return (gradient * x).sum((0, 2)).view(output.shape)
+
+
+def _segments(node: Any, x: Tensor) -> Tensor:
+    """An entry belongs to one segment: its slope is that of the sum of all results."""
+    data, result = node._saved_data, node._saved_result
+    where = {
+        "lengths": node._saved_lengths,
+        "offsets": node._saved_offsets,
+        "axis": signed(node._saved_axis),
+    }
+    slopes = _aten._segment_reduce_backward(
+        torch.ones_like(result),
+        result,
+        data,
+        node._saved_reduce,
+        initial=node._saved_initial,
+        **where,
+    )
+    moved: Tensor = _aten.segment_reduce(slopes * x, "sum", initial=0, **where)
+    return moved
+
+
+# -- distances, recurrence -----------------------------------------------------------------------
+
+
+def _cdist(node: Any, a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """Distances of all rows of x from all rows of y, some rows of x at a time."""
+    x, y, distance = node._saved_x1, node._saved_x2, node._saved_result
+    other = y.unsqueeze(-3)
+    moved = None if b is None else b.unsqueeze(-3)
+    size = max(BLOCK // max(distance[..., :1, :].numel() * x.shape[-1], 1), 1)
+    result = torch.empty_like(distance)
+    for low in range(0, x.shape[-2], size):
+        rows = (..., slice(low, low + size), None, slice(None))
+        part = (..., slice(low, low + size), slice(None))
+        change = _minus(None if a is None else a[rows], moved)
+        result[part] = _slope(x[rows] - other, change, distance[part], node._saved_p)
+    return result
+
+
+def _pdist(node: Any, a: Tensor) -> Tensor:
+    """Distances of all pairs of rows."""
+    x = node._saved_self
+    i, j = torch.triu_indices(len(x), len(x), 1, device=x.device)
+    return _slope(x[i] - x[j], a[i] - a[j], node._saved_result, node._saved_p)
+
+
+def _minus(a: Tensor | None, b: Tensor | None) -> Tensor:
+    if a is None or b is None:
+        assert a is not None or b is not None
+        return -b if a is None else a  # type: ignore[operator]
+    return a - b
+
+
+def _slope(gap: Tensor, change: Tensor, distance: Tensor, p: float) -> Tensor:
+    """Of ‖g‖_p along dg: Σ sign(g)·(|g| / ‖g‖)^(p−1)·dg; 0 where autograd has 0, at g = 0."""
+    length = distance.unsqueeze(-1)
+    if p == 0:
+        return torch.zeros_like(distance)
+    if math.isinf(p):
+        return ((gap.abs() == length) * gap.sign() * change).sum(-1)
+    share = gap.sign() if p == 1 else gap.sign() * (gap.abs() / length) ** (p - 1)
+    flat = (gap == 0) | (length == 0)
+    return (share.masked_fill(flat, 0) * change).sum(-1)
+
+
+def _fused_layer(node: Any, *incoming: Tensor | None) -> Tangents:
+    """A layer of an LSTM, all times at once; another kind, or packed sequences, as they come."""
+    if node._saved_mode != _LSTM or node._saved_batch_sizes:
+        return _generic(node, *incoming)
+    back = node._saved_reverse
+    biases = (node._saved_weight2, node._saved_weight3) if node._saved_has_biases else ()
+    layer = Layer(
+        x=_turned(node._saved_input, back),
+        w=node._saved_weight0,
+        u=node._saved_weight1,
+        biases=biases,
+        h=_turned(node._saved_result0, back),
+        h0=node._saved_hx_,
+        c0=node._saved_cx_,
+    )
+    x, *others = incoming
+    outputs, h, c = lstm(layer, [None if x is None else _turned(x, back), *others])
+    return _turned(outputs, back), h, c
+
+
+def _turned(times: Tensor, back: bool) -> Tensor:
+    return times.flip(0) if back else times
+
+
+def _div_rounded(node: Any, a: Tensor | None, b: Tensor | None = None) -> Tensor | None:
+    """A quotient that is rounded does not move."""
+    return _div(node, a, b) if node._saved_rounding_mode is None else None
+
+
+# Nodes whose outputs do not move: what is rounded, drawn or written over.
+FLAT: frozenset[str] = frozenset(
+    f"{name}Backward{number}"
+    for name, numbers in {
+        "Round": "01",
+        "Floor": "0",
+        "Ceil": "0",
+        "Trunc": "0",
+        "Sign": "0",
+        "Bernoulli": "02",
+        "Poisson": "0",
+        "Normal": "0",
+        "Uniform": "0",
+        "Zero": "0",
+        "Fill": "02",
+    }.items()
+    for number in numbers
+)
 
 # How a node that saves these fields carries tangents. One that saves others is not the node that
 # its rule was written for: it goes the general way.
@@ -458,6 +616,25 @@ RULES: dict[str, tuple[str, Rule]] = {
         _max_pool,
     ),
     "EmbeddingBackward0": ("indices padding_idx scale_grad_by_freq sparse", _embedding),
+    "EmbeddingBagBackward0": (
+        "indices mode offsets padding_idx per_sample_weights result1 result2 result3 "
+        "scale_grad_by_freq sparse weight",
+        _embedding_bag,
+    ),
+    "CtcLossBackward0": (
+        "blank input_lengths log_probs result0 result1 target_lengths targets zero_infinity",
+        _ctc,
+    ),
+    "SegmentReduceBackward0": ("axis data initial lengths offsets reduce result", _segments),
+    "CdistBackward0": ("p result x1 x2", _cdist),
+    "PdistBackward0": ("p result self", _pdist),
+    "MkldnnRnnLayerBackward0": (
+        "batch_first batch_sizes bidirectional cx_ has_biases hidden_size hx_ input mode "
+        "num_layers result0 result1 result2 result3 reverse train weight0 weight1 weight2 weight3",
+        _fused_layer,
+    ),
+    "DivBackward2": ("other rounding_mode self", _div_rounded),
+    **dict.fromkeys(FLAT, ("", lambda n, *_: None)),
     "IndexBackward0": ("indices", lambda n, x: _aten.index(x, n._saved_indices)),
 }
 

@@ -23,6 +23,7 @@ from torch.autograd.graph import GradientEdge, Node
 
 from trimol.gradients._backward import gradient, pulled
 from trimol.gradients._graph import Graph, record
+from trimol.gradients._params import checked
 from trimol.gradients._product import directional
 from trimol.gradients._rows import gram, rounding
 from trimol.gradients._rules import known, signed
@@ -50,6 +51,7 @@ class StackedEvidence:
         self, draws: Sequence[Tensor], shared: Sequence[Tensor], others: Sequence[Tensor] = ()
     ) -> None:
         self.draws, self.shared, self.others = list(draws), list(shared), list(others)
+        checked([*shared, *others])
         self.on_others: Sequence[Tensor] = ()
 
     @property

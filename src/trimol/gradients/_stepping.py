@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trimol._failures import BadValue
+from trimol._failures import BadType, BadValue
 from trimol.gradients._params import flattened, split
 from trimol.gradients._updates import Affine, Place, rule_of, unwrapped
 
@@ -39,7 +39,8 @@ class Steps:
             raise BadValue("optimizer must minimise, found one with maximize=True")
 
     def check(self, params: Sequence[Tensor]) -> None:
-        """Raise if it moves none of the parameters."""
+        """Raise if it moves none of the parameters, or if these are complex."""
+        _check_real(params)
         groups = self._groups()
         if not any(id(p) in groups for p in params):
             raise BadValue(
@@ -59,6 +60,7 @@ class Steps:
 
     def affine(self, params: Sequence[Tensor], gradients: Sequence[Tensor]) -> list[Affine]:
         """k and S of each parameter at these gradients; zeros where the optimizer has it not."""
+        _check_real(params)
         groups, found = self._groups(), []
         for p, g in zip(params, gradients, strict=True):
             wide = g.to(torch.promote_types(g.dtype, torch.float32))
@@ -87,6 +89,12 @@ class Steps:
         """The group of each parameter, by its ``id``: groups may be added between steps."""
         groups = self.optimizer.param_groups
         return {id(p): group for group in groups for p in group["params"]}
+
+
+def _check_real(params: Sequence[Tensor]) -> None:
+    for p in params:
+        if p.is_complex():
+            raise BadType(f"optimizer must be None for complex parameters, found {p.dtype}")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node, get_gradient_edge
 
+from trimol.gradients._checkpoints import within_a_backward
 from trimol.gradients._graph import Graph
 from trimol.gradients._rules import Tangents, carry
 
@@ -26,12 +27,17 @@ def push(graph: Graph, vectors: Sequence[Tensor]) -> Tensor:
     The direction v has one tensor for each of the graph's parameters. Raises `Unsupported` where a
     node on the way cannot carry tangents.
     """
-    losses = graph.losses
     seeds: dict[Node, dict[int, Tensor]] = {}
     for param, vector in zip(graph.params, vectors, strict=True):
         if id(param) in graph.entrances:
             node, number = graph.entrances[id(param)]
             seeds.setdefault(node, {})[number] = vector.to(param.dtype)
+    return within_a_backward(lambda: _carried(graph, seeds))
+
+
+def _carried(graph: Graph, seeds: dict[Node, dict[int, Tensor]]) -> Tensor:
+    """The tangents of the losses, from those of some outputs of nodes."""
+    losses = graph.losses
     # Nodes in the order of the forward pass; a tangent lives until its last reader has used it.
     order = [node for node in graph.nodes if node in graph.active]
     readers = Counter(source for node in order for source, _ in graph.edges[node])

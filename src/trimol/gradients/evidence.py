@@ -30,11 +30,13 @@ from trimol.gradients._absent import (
 )
 from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import dense, gradient, norm, pulled
+from trimol.gradients._checkpoints import check_repeatable, explained
 from trimol.gradients._delivery import AS_IT_IS, Delivery
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._guard import Guarding, guard
+from trimol.gradients._lookups import looked_up, sparse
 from trimol.gradients._metric import Metric
-from trimol.gradients._params import checked, split, trainable
+from trimol.gradients._params import checked, split, trainable, width_of
 from trimol.gradients._presence import Counts, Presence, checked_counts
 from trimol.gradients._product import directional
 from trimol.gradients._rows import (
@@ -212,7 +214,7 @@ class Evidence:
         count = len(graph.losses)
         self.passes += sum(range(count, 0, -size))  # each block, and all rows that come after it
         if of is not None:
-            graph = record(graph.losses, trainable(checked(of)))
+            graph = record(graph.losses, trainable(checked(of, real=False)))
             if self.presence is None or not self.presence.is_empty:  # then zeros are its part
                 check_reach(self.names, unreached(graph, inside=True), "tensors")
         with graph.apart():
@@ -273,6 +275,7 @@ class Evidence:
                 second draw's graph is freed, and needs no other backward. That of an only draw
                 is not freed: there may be other products, of which the last is kept.
         """
+        check_repeatable(node for graph in self.graphs for node in graph.nodes)
         place = min(1, len(self.draws) - 1)
         second = self.draws[place]
         # Hooks on the parameters are for the user's backward to run, once: it needs the graph.
@@ -280,6 +283,8 @@ class Evidence:
         again = bool(self.others) or self.delivery.rescales  # there is another backward to come
         retain = not keep_gradient or again or self.graphs[0].shares(self.graphs[place])
         with self.apart():
+            if not retain:
+                self.looked_up  # noqa: B018  (asked while the graph still tells)
             own = gradient(second, self.params, weights, retain=retain)
             vector = self.graphs[place].joined(own)
             local = directional(self.graphs[0], self._in_metric(vector))
@@ -348,6 +353,21 @@ class Evidence:
         """What the graphs hold of the parameters and depend on, by ``id``."""
         return {entered for graph in self.graphs for entered in graph.entrances}
 
+    @functools.cached_property
+    def looked_up(self) -> dict[int, list[Tensor]]:
+        """The rows of the parameters, by their ``id``, whose gradients are sparse in every graph.
+
+        None of several processes, each of which looks up rows of its own.
+        """
+        if reduce.is_distributed() or self.shards is not None:
+            return {}
+        each = [(looked_up(graph), graph.entrances) for graph in self.graphs]
+        return {
+            number: [rows for found, _ in each for rows in found.get(number, ())]
+            for number in {number for found, _ in each for number in found}
+            if all(number in found for found, entrances in each if number in entrances)
+        }
+
     @property
     def reached(self) -> set[int]:
         """The given parameters, by their ``id``, that the losses depend on."""
@@ -380,7 +400,7 @@ class Evidence:
         if self._rows is not None and not hooks.on_leaves(self.params):
             direction = self._known_direction(weights, self._rows)
             if self._spread:
-                direction = reduce.collected(direction, sum(p.numel() for p in self.params))
+                direction = reduce.collected(direction, sum(map(width_of, self.params)))
             return self.scalar_along(weights, direction)
         if self.guards or self._is_rescaled(weights) or self._is_pulled(weights):
             return self._along(weights, used, self._combined(weights, used))
@@ -523,8 +543,11 @@ class Evidence:
             device, sharded = self.params[0].device, self.shards is not None
             shares = sinks.shares_of_use(used, self.sinks, device, sharded=sharded)
             parts = zip(self.params, direction, shares, strict=True)
+            found = self.looked_up
             known += [
-                (p, part if share == 1 else part * share) for p, part, share in parts if share
+                (p, _like_autograd(p, part if share == 1 else part * share, found))
+                for p, part, share in parts
+                if share
             ]
         if on_others:
             known += zip(self.others, on_others, strict=True)
@@ -593,12 +616,17 @@ class Evidence:
         if not self.others:
             return []
         shares = [w.to(vector) / len(draws) for vector, w in zip(draws, weights, strict=True)]
-        with self.apart(), hooks.muted(self.others):
+        with self.apart(), hooks.muted(self.others), explained():
             # A sparse gradient stays one: its optimizer may insist.
             total: Sequence[Tensor] = torch.autograd.grad(
                 draws, self.others, shares, retain_graph=True, materialize_grads=True
             )
         return total if self.shards is None else self.shards.joined(self.others, total)
+
+
+def _like_autograd(p: Tensor, gradient: Tensor, found: dict[int, list[Tensor]]) -> Tensor:
+    """A known gradient, sparse where autograd's own would be."""
+    return sparse(gradient, found[id(p)]) if id(p) in found else gradient
 
 
 def observed(losses: Losses, objectives: int | Names, counts: Counts | None = None) -> Tensor:

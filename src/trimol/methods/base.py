@@ -34,6 +34,7 @@ PLAIN_STEP = 1.5
 _PAID = 1e-9  # what is owed to rounding is paid
 
 Metric = Literal["step", "gradient"]
+Range = tuple[float, float]  # `Method.search`
 Needs = Literal["nothing", "losses", "gramian", "product", "jacobian", "representation"]
 State = Mapping[str, Tensor]
 
@@ -106,12 +107,20 @@ class Method(nn.Module):
         weights: λ, one entry per objective, in float64.
         info: What the last step saw, or ``None`` before the first.
         shown: The hyper-parameters that ``print(method)`` shows.
+        search: The hyper-parameters to try several values of where the method is tuned
+            (`trimol.diagnose`): each with the range to begin with, (least, largest) of a positive
+            number without an upper limit.
+        prefers: The hyper-parameter that takes a preference, a point of the simplex: tuned like
+            those of ``search``, and `trimol.runs.front` makes the points of a front with it. None
+            where there is none.
     """
 
     needs: ClassVar[Needs]
     summary: ClassVar[str]
     reference: ClassVar[str]
     shown: ClassVar[tuple[str, ...]] = ()
+    search: ClassVar[Mapping[str, Range]] = {}
+    prefers: ClassVar[str | None] = None
     draws: int = 1
     weights: Tensor
     step: Tensor
@@ -139,7 +148,7 @@ class Method(nn.Module):
         guard: bool = False,
     ) -> None:
         super().__init__()
-        self.params = tuple(checked(params))
+        self.params = tuple(checked(params, real=False))
         self.names = checks.names(objectives)
         self.objectives = len(self.names)
         self._start: dict[str, Tensor] = {}

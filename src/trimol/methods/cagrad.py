@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, NamedTuple, Unpack
 
 import numpy as np
@@ -20,7 +20,7 @@ from trimol.maths._numerics import EPS, above_noise, noise_of, without_conflict
 from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import RoundedMethod, each
 from trimol.methods._products import ProductsMethod, ProductsOptions
-from trimol.methods.base import Objectives
+from trimol.methods.base import Objectives, Range
 
 _ROUNDING = 1e-14  # relative to the error of evaluating the optimality conditions
 _Array = npt.NDArray[np.float64]
@@ -187,6 +187,7 @@ class CAGrad(ProductsMethod, RoundedMethod):
     )
     reference: ClassVar[str] = "liu2021conflict"
     shown: ClassVar[tuple[str, ...]] = ("c", "solver")
+    search: ClassVar[Mapping[str, Range]] = {"c": (0.1, 1.0)}
     fewest: ClassVar[int] = 2  # that of the mean gradient is the first
     backwards_left: ClassVar[int] = 1
 

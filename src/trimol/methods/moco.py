@@ -1,6 +1,5 @@
 """MoCo: weights from a moving average of the gradients."""
 
-import functools
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Unpack
 
@@ -10,6 +9,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol.gradients import Evidence
 from trimol.gradients._autocast import no_autocast
+from trimol.gradients._params import common_dtype, width_of
 from trimol.maths.projection import projected
 from trimol.methods._gramian import of_steps
 from trimol.methods.base import Checked, Method, Needs, Objectives, State, StepOptions
@@ -103,8 +103,8 @@ class MoCo(Method):
         self.rho = checks.nonnegative("rho", rho)
         self.zero_start = zero_start
         # At least in float32: small β(g − Y) would be lost in less.
-        dtype = functools.reduce(torch.promote_types, (p.dtype for p in self.params), torch.float32)
-        size, device = sum(p.numel() for p in self.params), self.params[0].device
+        dtype = torch.promote_types(common_dtype(self.params), torch.float32)
+        size, device = sum(map(width_of, self.params)), self.params[0].device
         self.carry(
             tracker=torch.zeros((), dtype=dtype, device=device).expand(self.objectives, size),
             seen=torch.full((len(self.params),), zero_start),
@@ -160,4 +160,4 @@ class MoCo(Method):
         return live.repeat_interleave(self._sizes(every)).to(self.tracker.device)
 
     def _sizes(self, live: Tensor) -> Tensor:
-        return torch.tensor([p.numel() for p in self.params], device=live.device)[live]
+        return torch.tensor([width_of(p) for p in self.params], device=live.device)[live]
