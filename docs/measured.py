@@ -12,6 +12,7 @@ import json
 import re
 import textwrap
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
@@ -306,6 +307,28 @@ def _steps_conflicts(found: dict[str, Any]) -> str:
     return _table(head, lines)
 
 
+def _steps_shares(found: dict[str, Any]) -> str:
+    """The same by task and optimizer: the least and the largest share of a method."""
+    places: dict[tuple[str, str], list[Row]] = {}
+    for row in _tuned(found):
+        places.setdefault((row["task"], row["optimizer"]), []).append(row)
+    lines = []
+    for place, rows in places.items():
+        own = [[row for row in rows if row["variant"] == variant] for variant in VARIANTS]
+        lines.append([*place, *(_range(rows) for rows in own)])
+    return _table(["task", "optimizer", *VARIANTS.values()], lines)
+
+
+def _range(rows: list[Row]) -> str:
+    """From the least to the largest share over methods; in brackets the mean, of all data."""
+    known = [row for row in rows if row["batch step"] is not None]
+    if not known:
+        return ""
+    shares = [row["batch step"] / PER_CENT for row in known]
+    ends = dict.fromkeys(f"{end:.0f}" for end in (min(shares), max(shares)))
+    return f"{'–'.join(ends)} % ({_share(fmean(row['data step'] for row in known))})"
+
+
 def _raised(row: Row) -> str:
     """Of its own batch, and in brackets of all training data."""
     return f"{_share(row['batch step'])} ({_share(row['data step'])})"
@@ -407,6 +430,7 @@ VARIANTS = {"published": "as published", "metric": "in the metric", "guarded": "
 STEPS = {
     "long": _steps_long,
     "conflicts": _steps_conflicts,
+    "shares": _steps_shares,
     "scores": _steps_scores,
     "verdicts": _steps_verdicts,
     "errors": _steps_errors,

@@ -26,7 +26,7 @@ def _seeded() -> None:
 def quick_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers of studies start at once. Those of test_cli_process.py start as a user's do."""
     context = server()
-    monkeypatch.setattr("trimol.runs._pool.multiprocessing.get_context", lambda _: context)
+    monkeypatch.setattr("trimol.runs._processes.multiprocessing.get_context", lambda _: context)
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,8 @@ from trimol.errors import estimate as estimate
 from trimol.errors import measure as measure
 from trimol.gradients import effect as effect
 from trimol.methods._citation import citation as citation
+from trimol.runs.diagnosis import Diagnosis as Diagnosis
+from trimol.runs.diagnosis import diagnose as diagnose
 from trimol.tasks import Data as Data
 from trimol.tasks import Settings as Settings
 from trimol.tasks import Task as Task

@@ -209,12 +209,23 @@ def bounds(
     >>> bounds({"cvr": 0.2}, ["ctr", "cvr"])
     {1: 0.2}
     """
-    called = names(objectives)
-    places = {key: place for place, name in enumerate(called) for key in (place, name)}
+    return by_objective("bounds", value, names(objectives))
+
+
+def by_objective(
+    name: str, value: "Mapping[int, float] | Mapping[str, float]", called: Names
+) -> dict[int, float]:
+    """A finite number for some of the objectives, by their name or number; numbers come back.
+
+    >>> by_objective("bounds", {2: 0.2}, ("ctr", "cvr"))
+    Traceback (most recent call last):
+    trimol._failures.BadValue: bounds must be of objectives 0 to 1 (ctr, cvr), found 2
+    """
+    places = {key: place for place, own in enumerate(called) for key in (place, own)}
     known = f"0 to {len(called) - 1}" + (f" ({', '.join(map(str, called))})" if called[0] else "")
     for key, bound in value.items():
         if isinstance(key, bool) or key not in places:
-            raise BadValue(f"bounds must be of objectives {known}, found {key!r}")
+            raise BadValue(f"{name} must be of objectives {known}, found {key!r}")
         if not isinstance(bound, (int, float)) or not math.isfinite(bound):
-            raise BadValue(f"bounds[{key!r}] must be a finite number, found {bound!r}")
+            raise BadValue(f"{name}[{key!r}] must be a finite number, found {bound!r}")
     return {places[key]: float(bound) for key, bound in value.items()}

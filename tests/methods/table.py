@@ -3,6 +3,10 @@
 Adding a method means adding its row: `test_base.py` and `test_distributed.py` do the rest.
 """
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from torch import Tensor
 
 import trimol
@@ -14,6 +18,21 @@ def with_representation(method: Method, step: Step) -> Tensor:
     """The representation that the heads share is named in the call."""
     scalar: Tensor = method(*step.losses, representation=step.shared[0])
     return scalar
+
+
+def preferring(kind: type[Method]) -> Callable[..., Method]:
+    """The method with a preference for which the weights of the kit's three losses change.
+
+    Without one, the worst of them is always the same.
+    """
+    make = partial(_with_preference, kind)
+    make.draws = kind.draws
+    return make
+
+
+def _with_preference(kind: type[Method], params: Any, objectives: Any, **options: Any) -> Method:
+    prefer = [2.4, 1.0, 1.0] if objectives == 3 else None
+    return kind(params, objectives, **{"prefer": prefer, **options})
 
 
 TABLE: dict[str, Row] = {
@@ -37,6 +56,12 @@ TABLE: dict[str, Row] = {
         degree=None,
     ),
     "stch": Row(trimol.STCH, degree=None),
+    "tchebycheff": Row(preferring(trimol.Tchebycheff), total="any", equivariant=False),
+    "pbi": Row(trimol.PBI, total="any", signed=True),
+    # A linear program has several solutions where gradients depend on each other.
+    "epo": Row(preferring(trimol.EPO), equivariant=False),
+    "pmgda": Row(trimol.PMGDA, total="any", signed=True, equivariant=False),
+    "hvgrad": Row(trimol.HVGrad),
     "upgrad": Row(trimol.UPGrad, total="any", conflict_free=True, stationary="strongly"),
     "pcgrad": Row(trimol.PCGrad, total="any", equivariant=False),
     "imtlg": Row(trimol.IMTLG, signed=True, rowwise="line", stationary="strongly"),
@@ -94,6 +119,11 @@ VARIANTS: dict[str, Row] = {
         settings={"gamma": 10.0, "inner": 20, "momentum": 0.5, "normalize": True},
         equivariant=False,
     ),
+    "preference-progress": TABLE["preference"].variant(
+        settings={"bounds": None, "progress": {0: 0.5}}, degree=1.0
+    ),
+    # Three objectives leave one product a step: some are solved by it, some exactly.
+    "mgda-products": TABLE["mgda"].variant(settings={"solver": "products", "gap": 0.3}),
     "mgda-chunk": TABLE["mgda"].variant(settings={"chunk": 2}),
     "modo-simultaneous": TABLE["modo"].variant(settings={"simultaneous": True}, moves_with="old"),
     "modo-three-draws": TABLE["modo"].variant(settings={"draws": 3}, moves_on=slice(2, 3)),

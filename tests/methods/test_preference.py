@@ -1,11 +1,13 @@
 import itertools
 
+import numpy as np
 import pytest
 import torch
 from gramians import jacobians
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import batch, flat_gradient, naive_jacobian, network
+from scipy.optimize import minimize
 
 import trimol
 from trimol.methods.preference import preference_multipliers
@@ -56,7 +58,7 @@ def test_multipliers_solve_the_quadratic_problem(jacobian, seed, cap):
     gramian = jacobian @ jacobian.T
     generator = torch.Generator().manual_seed(seed)
     demand = torch.randn(len(gramian), generator=generator, dtype=torch.float64)
-    found = preference_multipliers(gramian, demand, cap)
+    found = preference_multipliers(gramian, demand, torch.full_like(demand, cap))
     assert (found >= 0).all()
     assert (found <= cap).all()
     moving = gramian.diagonal() > 0  # what does not move has no multiplier
@@ -71,7 +73,8 @@ def test_multipliers_solve_the_quadratic_problem(jacobian, seed, cap):
 def test_a_rounded_gramian_of_equal_gradients_is_no_trap():
     """Float32 Gramians can be indefinite by their rounding."""
     gramian = torch.tensor([[1.0, 1 + 1e-7], [1 + 1e-7, 1.0]], dtype=torch.float64)
-    found = preference_multipliers(gramian, torch.tensor([1.0, 1.0]).double(), 100.0)
+    one = torch.ones(2, dtype=torch.float64)
+    found = preference_multipliers(gramian, one, 100 * one)
     torch.testing.assert_close(found.sum(), torch.tensor(1.0).double(), rtol=1e-6, atol=0)
 
 
@@ -147,6 +150,77 @@ def test_without_bounds_it_is_static_weighting():
     assert torch.equal(method(model.losses(batch())), static(model.losses(batch())))
 
 
+def primary_weights(jacobian, **options):
+    """λ of one step with these gradients, the first objective preferred."""
+    x = torch.zeros(jacobian.shape[1], dtype=torch.float64, requires_grad=True)
+    prefer = [1.0] + [0.0] * (len(jacobian) - 1)
+    method = trimol.Preference([x], len(jacobian), prefer=prefer, **options)
+    method(jacobian @ x + 1).backward()
+    return method.weights
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_progress_is_the_program_solved_in_the_parameters(seed, share):
+    """min ½‖d − g₀‖² with ⟨g_j, d⟩ ≥ τ‖g_j‖‖g₀‖, by a general solver that knows no dual."""
+    rows = torch.randn(4, 6, generator=torch.Generator().manual_seed(seed)).double()
+    rows[1] -= rows[0]  # a conflict with the primary
+    J, primary = rows.numpy(), rows[0].numpy()
+    lengths = np.linalg.norm(J, axis=1)
+    found = minimize(
+        lambda d: 0.5 * ((d - primary) ** 2).sum(),
+        primary,
+        jac=lambda d: d - primary,
+        constraints={
+            "type": "ineq",
+            "fun": lambda d: J[1:] @ d - share * lengths[1:] * lengths[0],
+            "jac": lambda d: J[1:],
+        },
+        method="SLSQP",
+        options={"ftol": 1e-14, "maxiter": 500},
+    )
+    weights = primary_weights(rows, progress=share)
+    ours = (weights / weights[0]) @ rows  # d = g₀ + Σ ν_j g_j
+    assert ours.numpy() == pytest.approx(found.x, abs=1e-5)
+    assert (J[1:] @ ours.numpy() >= share * lengths[1:] * lengths[0] - 1e-9).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_progress_is_torchjds_pcd(seed, scale):
+    """Its direction without its moving average, whatever the unit of a secondary loss."""
+    aggregation = pytest.importorskip("torchjd.aggregation")
+    rows = torch.randn(4, 6, generator=torch.Generator().manual_seed(seed)).double()
+    rows[1] = (rows[1] - rows[0]) * scale
+    theirs = aggregation.PCD(tau=0.2, beta=0.0, eps=0.0)(rows)
+    ours = primary_weights(rows, progress=0.2) @ rows
+    torch.testing.assert_close(ours / ours.norm(), theirs / theirs.norm())
+
+
+def test_progress_on_the_way_lowers_every_loss():
+    """Alone, the first loss would raise the second at the start, and the third later."""
+    _, _, path = descend([1.9, 0.9], prefer=[1.0, 0.0, 0.0], progress=0.05, steps=3, lr=0.005)
+    assert (path.diff(dim=0) < 0).all()
+    _, _, alone = descend([1.9, 0.9], prefer=[1.0, 0.0, 0.0], bounds={1: 50.0}, steps=3, lr=0.05)
+    assert (alone.diff(dim=0) > 0).any()
+
+
+def test_progress_and_a_bound_of_one_objective_both_hold():
+    rows = torch.tensor([[1.0, 0.0], [-1.0, 1.0]], dtype=torch.float64)
+    for bound in (-5.0, 0.5, 0.99):  # losses are 1: the demand is 6, 0.5 and 0.01
+        both = primary_weights(rows, progress={1: 0.2}, bounds={1: bound})
+        apart = [primary_weights(rows, progress={1: 0.2}), primary_weights(rows, bounds={1: bound})]
+        torch.testing.assert_close(both, max(apart, key=lambda w: w[1].item()))
+
+
+def test_progress_where_secondary_gradients_oppose_each_other_stays_finite():
+    rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]], dtype=torch.float64)
+    weights = primary_weights(rows, progress=0.5)
+    assert weights.isfinite().all()
+    direction = weights @ rows
+    torch.testing.assert_close(direction / direction.norm(), rows[0])
+
+
 def test_state_of_a_fresh_instance_continues():
     model = network()
     whole, half = (trimol.Preference(model.parameters(), 3, bounds={0: 0.3}, every=2) for _ in "ab")
@@ -167,6 +241,9 @@ def test_state_of_a_fresh_instance_continues():
         ({"bounds": {1: float("nan")}}, r"bounds\[1\] must be a finite number, found nan"),
         ({"kappa": 0.0}, "kappa must be a finite number above 0, found 0"),
         ({"penalty": -1.0}, "penalty must be a finite number above 0, found -1"),
+        ({"progress": 0.5}, r"progress must name objectives.*prefer is 0 for none.*found 0.5"),
+        ({"progress": {0: 1.5}}, "progress must be a number from 0 to 1, found 1.5"),
+        ({"progress": {"a": 0.5}}, "progress must be of objectives 0 to 2, found 'a'"),
         ({"chunk": 0}, "chunk must be a whole number of at least 1, found 0"),
     ],
 )

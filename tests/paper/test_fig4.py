@@ -10,7 +10,6 @@ import pytest
 from trimol.paper import _printed_mnist as table3_paper
 from trimol.paper import claims, fig4, table3
 from trimol.paper._studies import Context
-from trimol.runs import _over_seeds as over_seeds
 from trimol.runs import study as results
 
 
@@ -128,7 +127,7 @@ def test_an_interrupted_full_run_is_shown_as_far_as_it_came(
     monkeypatch.setenv("TRIMOL_DATA", str(tmp_path / "data"))
     images.write(tmp_path / "data")
     monkeypatch.setattr(table3, "OPTIONS", {"hidden": 4, "validation": 100})
-    monkeypatch.setattr(over_seeds, "cores", lambda: 1)
+    monkeypatch.setattr("trimol.runs._pool.cores", lambda: 1)
     monkeypatch.setattr(fig4, "STEPS", (2, 4))
     monkeypatch.setattr(fig4, "FURTHER", (6, 9))
     stated = {**table3_paper.paper()["fig4"], "grid": [0.1], "steps": 3, "runs": 2}

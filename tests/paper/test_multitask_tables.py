@@ -80,7 +80,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         },
     }
     monkeypatch.setattr(multitask, "stated", lambda: said)
-    monkeypatch.setattr("trimol.runs.tuning.cores", lambda: 1)  # starting processes takes long
+    monkeypatch.setattr("trimol.runs._pool.cores", lambda: 1)  # starting processes takes long
 
 
 @pytest.mark.usefixtures("tiny")

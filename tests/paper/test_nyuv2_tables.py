@@ -46,7 +46,7 @@ def test_scenes_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = {"epochs": 3, "points": 1, "seeds": 1, "options": small}
     said["regimes"] = {"scenes": {**said["regimes"]["scenes"], "quick": quick}}
     monkeypatch.setattr(multitask, "stated", lambda: said)
-    monkeypatch.setattr("trimol.runs.tuning.cores", lambda: 1)
+    monkeypatch.setattr("trimol.runs._pool.cores", lambda: 1)
     monkeypatch.setattr(multitask_report, "draw", lambda *_: [])
     study = reproduce.run("scenes", tmp_path, quick=True)
     modo = [row["metric"] for row in study.rows if row["method"] == "modo"]
@@ -71,7 +71,7 @@ def test_table6_by_the_command_on_generated_rooms(
     """The whole way with files in NYU-v2's layout: reader, validation split, tasks, table."""
     monkeypatch.setenv("TRIMOL_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("TRIMOL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("trimol.runs.tuning.cores", lambda: 1)  # starting processes takes long
+    monkeypatch.setattr("trimol.runs._pool.cores", lambda: 1)  # starting processes takes long
     write(tmp_path / "data" / "nyuv2", train=24, test=4, image_size=(24, 32))
     out = tmp_path / "studies"
     assert main(["reproduce", "table6", "--quick", "--quiet", "--json", "--out", str(out)]) == 0

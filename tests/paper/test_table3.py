@@ -14,7 +14,6 @@ from trimol.paper import _studies as registry
 from trimol.paper import table3, table3_beyond
 from trimol.paper._studies import Context
 from trimol.runs import StoredRun
-from trimol.runs import _over_seeds as over_seeds
 from trimol.runs import study as results
 from trimol.runs.config import RunConfig
 from trimol.runs.store import table as table_of_records
@@ -26,7 +25,7 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     """A quick run on images of our own; one process, as the machine's cores are the tests'."""
     monkeypatch.setenv("TRIMOL_DATA", str(tmp_path / "data"))
     images.write(tmp_path / "data")
-    monkeypatch.setattr(over_seeds, "cores", lambda: 1)
+    monkeypatch.setattr("trimol.runs._pool.cores", lambda: 1)
     monkeypatch.setattr(table3, "OPTIONS", {"hidden": 8, "validation": 100})
     folder = tmp_path / "out"
     folder.mkdir()

@@ -8,7 +8,6 @@ import pytest
 
 from trimol.paper import threeway
 from trimol.paper._studies import Context
-from trimol.runs import _over_seeds as over_seeds
 from trimol.theory import plan
 
 
@@ -88,7 +87,7 @@ def test_the_picture_is_drawn(tmp_path: Path) -> None:
 
 
 def test_a_quick_run_from_end_to_end(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(over_seeds, "cores", lambda: 1)
+    monkeypatch.setattr("trimol.runs._pool.cores", lambda: 1)
     monkeypatch.setattr(threeway, "LRS", {"digits": 1.0})
     quick = Context(context.folder, context.parts, context.root, quick=True, seeds=2)
     study = threeway.threeway(quick)

@@ -7,9 +7,11 @@ import pytest
 import torch
 from report_samples import OBJECTIVES, compared, config, record, records, save
 
+from trimol.cli import _findings as findings
 from trimol.report import _summary as summary
 from trimol.report._runs import comparisons
 from trimol.report._triangle import triangle
+from trimol.runs import Comparison as Compared
 
 
 def ended(tmp_path, ends, **options):
@@ -119,18 +121,39 @@ def test_a_single_seed_is_warned_of(tmp_path):
     assert text.startswith("One seed only for modo:")
 
 
-def test_the_headline_says_what_was_compared_and_who_came_out_ahead(tmp_path):
+def test_the_headline_says_what_was_compared_and_what_differs_beyond_noise(tmp_path):
     apart = [{"R_opt": 1e-3 + i * 1e-6, "R_gen": 0.1 * i, "E_ca": 0.2} for i in range(3)]
-    other = [{"R_opt": 2e-3 + i * 1e-6, "R_gen": 0.2 * i, "E_ca": 0.1} for i in range(3)]
-    first, second = summary.headline(ended(tmp_path, {"mgda": apart, "modo": other}))
+    other = [{"R_opt": 2e-3 + i * 1.1e-6, "R_gen": 0.2 * i, "E_ca": 0.2} for i in range(3)]
+    first, second, third = summary.headline(ended(tmp_path, {"mgda": apart, "modo": other}))
     assert first == (
         "2 methods on digits with 3 objectives: cross-entropy, MSE and Huber; 3 seeds each, "
         "1000 steps of 64 samples."
     )
-    assert "R_opt: mgda" in second
-    assert "R_opt: mgda, 0.0010010 ± 0.0000025;" in second
-    assert "|R_gen|: mgda, 0.10 ± 0.25 (intervals overlap: modo)" in second
-    assert second.endswith("E_ca: modo, 0.1 ± 0.")
+    assert second.startswith("modo is not better")
+    assert third.startswith("Errors that differ from mgda's beyond noise: modo: R_opt +1.00e-03")
+    assert "R_gen" not in third
+
+
+def test_the_headline_is_what_compare_prints(tmp_path):
+    ends = {
+        "static": [{"R_opt": 1e-3 + i * 1e-6, "test_loss/MSE": 0.5 + 0.01 * i} for i in range(4)],
+        "modo": [
+            {"R_opt": 1e-3 - i * 1e-6, "test_loss/MSE": 0.3 + 0.0101 * i, "R_gen": 2e-16}
+            for i in range(4)
+        ],
+    }
+    found = ended(tmp_path, ends)
+    runs = {setting.method: list(setting.runs) for setting in found.settings}
+    _, *told = summary.headline(found)
+    assert told == findings.verdict(Compared("digits", runs, []))
+    assert told[0].startswith("modo is better than static beyond noise (MSE −0.19")
+
+
+def test_the_baseline_of_the_headline_is_static_weighting(tmp_path):
+    ends = [{"test_loss/MSE": 0.5 + 0.01 * i} for i in range(4)]
+    worse = [{"test_loss/MSE": 0.9 + 0.011 * i} for i in range(4)]
+    found = ended(tmp_path, {"modo": worse, "static": ends})
+    assert "modo is worse than static (MSE +0.4" in summary.headline(found)[1]
 
 
 def test_one_method_has_no_winner(tmp_path):

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from trimol.maths.fronts import hypervolume
 from trimol.runs.statistics import (
     Paired,
+    bootstrap,
     fraction,
     holm,
     interval,
@@ -145,6 +147,26 @@ def test_the_slope_covers_its_truth():
     assert 0.88 < np.mean(hits) < 0.99
 
 
+def test_the_bootstrap_covers_its_truth():
+    random = np.random.default_rng(3)
+    hits = []
+    for seed in range(150):
+        drawn = random.exponential(1.0, 60)
+        found = bootstrap(lambda at, x=drawn: np.median(x[at]), 60, resamples=200, seed=seed)
+        hits.append(covered(found, np.log(2)))
+    assert 0.88 < np.mean(hits) < 0.99
+
+
+def test_the_bootstrap_of_a_hypervolume_ends_at_the_hypervolume():
+    """A resample holds no point that the whole does not: its interval lies at or below it."""
+    points = np.random.default_rng(0).random((5, 4, 2))  # 5 seeds, 4 points each
+    found = bootstrap(
+        lambda at: hypervolume(points[at].reshape(-1, 2), np.ones(2)), 5, resamples=200
+    )
+    assert found.low < found.high <= found.estimate == hypervolume(points.reshape(-1, 2), [1, 1])
+    assert bootstrap(lambda at: 1.0, 1).half is None
+
+
 def test_one_value_has_no_interval():
     assert mean(np.array([3.0])).low == -np.inf
     assert mean(np.array([3.0])).estimate == 3.0
@@ -153,6 +175,8 @@ def test_one_value_has_no_interval():
 def test_bad_input_is_one_clear_line():
     with pytest.raises(ValueError, match="values must be finite numbers in one dimension"):
         mean(np.array([np.nan]))
+    with pytest.raises(ValueError, match="units must be at least 1, found 0"):
+        bootstrap(len, 0)
     with pytest.raises(ValueError, match="events must not be empty"):
         fraction(np.array([], dtype=bool))
     with pytest.raises(ValueError, match=r"y must have shape units × 2, found \(3,\)"):

@@ -16,7 +16,8 @@ from trimol import tasks
 from trimol.report import write as write_report
 from trimol.runs import Interrupted, RunConfig, StoredRun, StoreError, configure, execute, store
 from trimol.runs import _together as together
-from trimol.runs._pool import _Pool, _Worker, execute_all
+from trimol.runs._pool import execute_all
+from trimol.runs._processes import _Pool, _Worker
 from trimol.training import Diverged, Record, RunError, assess, start, train
 
 SMALL = {"hidden": 8, "validation": 200}

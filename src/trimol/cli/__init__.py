@@ -20,7 +20,7 @@ from trimol._registration import announced
 from trimol._version import __version__
 from trimol.cli._reporting import INTERRUPTED, TERMINATED, UsageError, reported
 
-_OWN = ("run", "compare", "report", "plan", "methods", "tasks")
+_OWN = ("run", "compare", "diagnose", "sweep", "front", "report", "plan", "methods", "tasks")
 COMMANDS = {**{name: f"trimol.cli.{name}" for name in _OWN}, **announced("COMMANDS")}
 
 

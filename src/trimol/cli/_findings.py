@@ -5,6 +5,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from trimol.report._numbers import interval
+from trimol.runs._sentences import compared as said
 from trimol.runs.comparison import (
     DEFINITION,
     ERRORS,
@@ -17,6 +18,8 @@ from trimol.runs.comparison import (
 )
 from trimol.runs.store import StoredRun
 from trimol.runs.study import Row
+from trimol.runs.verdict import judge_runs, ways_of
+from trimol.tasks.task import Better
 
 # One number of all seeds: they have no spread, and are said under the table.
 OVER_SEEDS = (DEFINITION, UNBIASED)
@@ -28,24 +31,33 @@ def rows_of_seeds(rows: Sequence[Row]) -> list[Row]:
 
 
 def best(compared: Comparison) -> set[tuple[str, str]]:
-    """Method and metric of every number that is below all others' by more than the noise.
+    """Method and metric of every number that is better than all others' by more than the noise.
 
-    Only losses and errors are looked at: of those, lower is better. Noise is judged by the paired
-    differences from the candidate, with Holm's adjustment for all of them.
+    Losses, errors and the metrics that the task's goals name are looked at. Noise is judged by the
+    paired differences from the candidate, with Holm's adjustment for all of them. An error is not
+    marked where another method is better on what the runs are judged by: a model that has learnt
+    nothing generalizes perfectly.
     """
     rows = rows_of_seeds(summarise(compared))
     marked = set()
-    for metric in lower_is_better(compared):
+    for metric, way in _ways(compared).items():
         means = {row["method"]: row["mean"] for row in rows if row["metric"] == metric}
-        lowest = min(means, key=lambda method: means[method], default=None)
-        if lowest is not None and len(means) > 1 and _beats_all(compared, lowest, metric):
-            marked.add((lowest, metric))
+        pick = max if way == "higher" else min
+        lead = pick(means, key=lambda method: means[method], default=None)
+        if lead is not None and len(means) > 1 and _beats_all(compared, lead, metric, way):
+            marked.add((lead, metric))
     return marked
 
 
-def lower_is_better(compared: Comparison) -> list[str]:
-    """The losses and the errors; nobody says of a task's metrics which way is better."""
-    return [*objectives(compared), *ERRORS]
+def verdict(compared: Comparison) -> list[str]:
+    """What the rule of `trimol.runs.verdict` says, as the headline of a report does."""
+    return said(*judge_runs(compared.runs)) if len(compared.runs) > 1 else []
+
+
+def _ways(compared: Comparison) -> dict[str, Better]:
+    """The numbers of which it is known which way is better."""
+    lower: dict[str, Better] = dict.fromkeys([*objectives(compared), *ERRORS], "lower")
+    return {**lower, **ways_of(compared.runs)}
 
 
 def objectives(compared: Comparison) -> tuple[str, ...]:
@@ -86,7 +98,9 @@ def weights(compared: Comparison) -> list[tuple[str, list[float], list[float]]]:
 
 def failures(compared: Comparison) -> list[str]:
     """A line for every run that diverged."""
-    return [f"{config.method}, seed {config.seed}: {said}" for config, said in compared.failed]
+    return [
+        f"{compared.label(config)}, seed {config.seed}: {said}" for config, said in compared.failed
+    ]
 
 
 def _means(runs: Sequence[StoredRun], kind: str) -> list[float]:
@@ -94,11 +108,18 @@ def _means(runs: Sequence[StoredRun], kind: str) -> list[float]:
     return [fmean(run.record[name] for run in runs) for name in names]
 
 
-def _beats_all(compared: Comparison, method: str, metric: str) -> bool:
+def _beats_all(compared: Comparison, method: str, metric: str, way: Better) -> bool:
     others = {name: runs for name, runs in compared.runs.items() if name != method and runs}
     turned = replace(compared, runs={method: compared.runs[method], **others})
     looked = [d for d in differences(turned) if d.metric == metric]
-    return len(looked) == len(others) and all(d.clear and d.mean > 0 for d in looked)
+    sign = -1 if way == "higher" else 1
+    clear = len(looked) == len(others) and all(d.clear and sign * d.mean > 0 for d in looked)
+    return clear and not (metric in ERRORS and _beaten(turned))
+
+
+def _beaten(turned: Comparison) -> bool:
+    """Whether a method is better than the first on what runs are judged by, beyond noise."""
+    return any(gain.clear and gain.mean > 0 for gain in judge_runs(turned.runs)[0].gains)
 
 
 def _sentence(method: str, first: str, looked: Sequence[Difference]) -> str:

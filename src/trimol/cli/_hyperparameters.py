@@ -2,17 +2,14 @@
 
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trimol._failures import BadValue
 from trimol._outline import Parameter
 from trimol.cli._reporting import UsageError
-from trimol.cli._values import of_types, reader
+from trimol.cli._values import by_objective, of_types, reader, real_number
 from trimol.methods._registry import outline
 from trimol.training._optimizers import GIVEN
-
-if TYPE_CHECKING:
-    from trimol.runs.config import RunConfig
 
 PREFIX = "method."
 
@@ -36,46 +33,41 @@ def read(
 ) -> dict[str, Any]:
     """Values for a method's constructor from flags, each by its name or as ``method.NAME``.
 
-    A flag without a value is true. The command's own flags, which are taken, hide hyper-parameters
-    of the same name. ``by`` is what a user types before a name.
+    ``NAME.OBJECTIVE`` is the value for one objective, where there is one for each or some. A flag
+    without a value is true. The command's own flags, which are taken, hide hyper-parameters of the
+    same name. ``by`` is what a user types before a name.
 
     >>> read("modo", {"gamma": "0.1", "simultaneous": None, "weights": "0.2,0.8"})
     {'gamma': 0.1, 'simultaneous': True, 'weights': [0.2, 0.8]}
+    >>> read("preference", {"bounds.click-rate": "0.2"})
+    {'bounds': {'click-rate': 0.2}}
     """
     known = of(method)
-    values = {}
+    values: dict[str, Any] = {}
     for flag, text in flags.items():
-        name = flag.removeprefix(PREFIX).replace("-", "_")
+        name, dot, objective = flag.removeprefix(PREFIX).partition(".")
+        name = name.replace("-", "_")
         if name not in known:
             if by != "--":
                 raise UsageError(f"{by}{flag} is unknown: {method} has {', '.join(known)}")
             raise UsageError(_unknown(method, flag, known, taken))
         try:
-            values[name] = of_types("true" if text is None else text, known[name].types)
+            if dot:
+                _add(values, known[name], objective, text)
+            else:
+                values[name] = of_types("true" if text is None else text, known[name].types)
         except BadValue as error:
             raise UsageError(f"{by}{flag} {error}") from None
     return values
 
 
-def check(config: "RunConfig") -> None:
-    """Let a method look at its hyper-parameters before there is a model: a ValueError says why not.
-
-    >>> from trimol.runs.config import configure
-    >>> check(configure("digits", "modo", steps=1, hyperparameters={"gamma": -1.0}))
-    Traceback (most recent call last):
-    trimol._failures.BadValue: gamma must be a finite number of at least 0, found -1.0
-    """
-    import torch
-
-    from trimol import methods, tasks
-    from trimol.training._optimizers import named, needs_optimizer
-
-    objectives = tasks.load(config.task, config.task_options).objectives
-    stand_in = [torch.zeros(1, requires_grad=True)]
-    own = dict(config.hyperparameters)
-    if needs_optimizer(own):
-        own["optimizer"] = named(config.optimizer or "sgd", stand_in, config.lr)
-    methods.get(config.method)(stand_in, len(objectives), **own)
+def _add(values: dict[str, Any], parameter: Parameter, objective: str, text: str | None) -> None:
+    """Add one objective's value to those that were read."""
+    if not any(map(by_objective, parameter.types)):
+        raise BadValue(f"must be without a dot: {parameter.name} is not by objective")
+    if not isinstance(values.setdefault(parameter.name, {}), dict):
+        raise BadValue(f"must be given by objective or as a whole, found both of {parameter.name}")
+    values[parameter.name][objective] = real_number(text or "")
 
 
 def _unknown(method: str, flag: str, known: Collection[str], taken: Collection[str]) -> str:

@@ -18,8 +18,8 @@ SENTENCES = {
     "R_opt": "optimization: 0 where no small step lowers all losses",
     "R_pop": "the same on test data",
     "R_gen": "generalization: R_pop − R_opt, the part lost on new data",
-    "E_ca": "conflict: 0 if the update avoids conflict of the losses",
-    "E_caw": "conflict: 0 if λ is the λ* that avoids it",
+    "E_ca": "distance from the conflict-avoiding direction",
+    "E_caw": "distance of λ from the λ* that avoids conflict",
 }
 UNMOVED = (
     "λ stayed within 1 % of its start: in effect, weights that do not change. If the method has a "
@@ -75,8 +75,7 @@ def worse(first: Record, last: Record) -> str:
 def setting(config: "RunConfig") -> str:
     """How a method was run, in a few words."""
     own = {(f"method.{k}" if k == "lr" else k): v for k, v in config.hyperparameters.items()}
-    moved = {} if config.optimizer is None else {"optimizer": config.optimizer}
-    named = {"lr": short(config.lr), **moved, **own}
+    named = {"lr": short(config.lr), **config.movement, **own}
     return ", ".join(f"{name}={value}" for name, value in named.items())
 
 

@@ -97,7 +97,7 @@ def pairs(texts: Sequence[str], flag: str) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not name or not equals:
             raise UsageError(f"--{flag} must be NAME=VALUE, found {text!r}")
-        values[name.replace("-", "_")] = value
+        values[name] = value
     return values
 
 

@@ -36,6 +36,10 @@ class Progress:
             self._from = (done, self.clock())
         self.done = done
 
+    def skip(self, done: int) -> None:
+        """So many steps are done by now, by an earlier process: they say nothing of the rate."""
+        self.done, self._from = done, None
+
     def measured(self, record: "Record") -> None:
         """A measurement was made."""
         self.records.append(record)

@@ -3,7 +3,7 @@
 What is wrong with them is said before anything is imported, as far as their sources show it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trimol._failures import BadValue
@@ -32,7 +32,7 @@ def checked_options(task: str, texts: Sequence[str]) -> dict[str, Any]:
     >>> checked_options("toy", ["seed=3", "variant=printed"])
     {'seed': 3, 'variant': 'printed'}
     """
-    given = pairs(texts, "option")
+    given = {name.replace("-", "_"): text for name, text in pairs(texts, "option").items()}
     with usage():
         examine(task, given)
     if file_of(task) is not None:
@@ -60,6 +60,14 @@ def steps(options: Any, task_options: dict[str, Any], *, default: int) -> int:
 
     with usage():
         return int(options.epochs) * steps_per_epoch(options.task, options.batch_size, task_options)
+
+
+def name_of(task: str, task_options: Mapping[str, Any]) -> str:
+    """The task's own name, which its folders have."""
+    from trimol.tasks import load
+
+    with usage():
+        return load(task, task_options).name
 
 
 def for_machines(command: str, comparison: "Comparison", files: Sequence[str]) -> dict[str, Any]:

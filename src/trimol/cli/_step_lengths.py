@@ -75,5 +75,5 @@ def _line(lr: float, found: dict[str, float]) -> str:
         f"At the step size {short(lr)} that they share, the direction of {longest} is "
         f"{number(ratio, digits=2)} times as long as that of {shortest} (at the first "
         "measurement): compare at step sizes of their own, or at one length, --set "
-        f"'{longest}.length=mean gradient' and so for each"
+        f"'{longest.partition(':')[0]}.length=mean gradient' and so for each"
     )

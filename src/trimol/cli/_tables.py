@@ -1,7 +1,7 @@
 """Tables for people: what stands in them, and how it is drawn."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trimol.report._numbers import number, share, spread, unit
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trimol.runs import Row
 
 BEST = "*"
+LONG = 16  # letters of a label
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,40 @@ def grid(rows: Sequence["Row"], best: Collection[tuple[str, str]] = ()) -> Grid:
     return Grid(tuple(dict.fromkeys(row["method"] for row in rows)), metrics, units, cells)
 
 
-def draw(numbers: Grid, width: int) -> "Table":
-    """Methods down and metrics across if so many characters allow it, else metrics down."""
-    from rich.console import Console
+def draw(numbers: Grid, width: int) -> "RenderableType":
+    """Methods down and metrics across if so many characters allow it, else metrics down.
+
+    Where there are too many methods for that, too, they are shared out between several tables.
+    """
+    from rich.console import Group
 
     table = _methods_down(numbers)
-    needs = Console(width=10_000).measure(table).maximum
-    return table if needs <= width else _metrics_down(numbers)
+    if _width(table) <= width:
+        return table
+    methods, tables = list(numbers.methods), []
+    while methods:
+        fits = [n for n in range(1, len(methods) + 1) if _wide(numbers, methods[:n]) <= width]
+        most = max(fits, default=1)
+        tables.append(_metrics_down(replace(numbers, methods=tuple(methods[:most]))))
+        methods = methods[most:]
+    return Group(*tables)
+
+
+def _wide(numbers: Grid, methods: Sequence[str]) -> int:
+    return _width(_metrics_down(replace(numbers, methods=tuple(methods))))
+
+
+def _width(table: "Table") -> int:
+    from rich.console import Console
+
+    return Console(width=10_000).measure(table).maximum
+
+
+def named(method: str) -> "Text":
+    """A method's label, on several lines where it is that of a variant with many settings."""
+    from rich.text import Text
+
+    return Text(method if len(method) <= LONG else method.replace(":", ":\n"))
 
 
 def readings(rows: Sequence[tuple[str, float, float, float]]) -> "RenderableType":
@@ -54,7 +82,7 @@ def readings(rows: Sequence[tuple[str, float, float, float]]) -> "RenderableType
         return ""
     table = plain_table("E_ca", "mean over seeds", "definition (mean inside)", "without bias")
     for method, *values in rows:
-        table.add_row(method, *map(number, values))
+        table.add_row(named(method), *map(number, values))
     return table
 
 
@@ -64,7 +92,17 @@ def weights(
     """The means of λ and λ*, as a table."""
     table = plain_table("λ at the end", *objectives, "λ* that avoids conflict")
     for method, own, avoiding in rows:
-        table.add_row(method, *map(share, own), "  ".join(map(share, avoiding)))
+        table.add_row(named(method), *map(share, own), "  ".join(map(share, avoiding)))
+    return table
+
+
+def plain(found: "StepTable") -> "Table":
+    """A table of texts, drawn."""
+    from rich.text import Text
+
+    table = plain_table(found.columns[0], *found.columns[1:])
+    for row in found.rows:
+        table.add_row(*map(Text, row))
     return table
 
 
@@ -78,7 +116,7 @@ def steps(found: "StepTable | None") -> "RenderableType":
 
     table = plain_table(TITLE.lower(), *found.columns[1:])
     for row in found.rows:
-        table.add_row(*map(Text, row))
+        table.add_row(named(row[0]), *map(Text, row[1:]))
     return table
 
 
@@ -108,18 +146,16 @@ def live_table(columns: Sequence[str], right: Collection[str]) -> "Table":
 
 
 def _methods_down(numbers: Grid) -> "Table":
-    from rich.text import Text
-
     metrics, units = numbers.metrics, numbers.units
     heads = [_heading(metric.replace("-", "-\n"), units[metric], "\n") for metric in metrics]
     table = plain_table("method", *heads)
     for method in numbers.methods:
-        table.add_row(Text(method), *[_cell(numbers, method, metric) for metric in metrics])
+        table.add_row(named(method), *[_cell(numbers, method, metric) for metric in metrics])
     return table
 
 
 def _metrics_down(numbers: Grid) -> "Table":
-    table = plain_table("", *numbers.methods)
+    table = plain_table("", *map(named, numbers.methods))
     for metric in numbers.metrics:
         cells = [_cell(numbers, method, metric) for method in numbers.methods]
         table.add_row(_heading(metric, numbers.units[metric], " "), *cells)

@@ -2,6 +2,7 @@
 
 import ast
 import math
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     Texts = tuple[str, ...]
 else:
     Names, Texts = Maybe[tuple], tuple  # the former with a default, whose types tyro would look at
+SCHEDULES = ("constant", "linear", "cosine")
 _LARGEST = 2**63  # whole numbers go to torch, to polars and to JSON, all of 64 bits
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -71,15 +73,24 @@ def numbers(text: str) -> list[float]:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Names between commas, each once.
+    """Names between commas, each once; a comma in brackets is part of a name.
 
-    >>> names("static,mgda, modo")
-    ('static', 'mgda', 'modo')
+    >>> names("static,mgda, static:weights=[1,2]")
+    ('static', 'mgda', 'static:weights=[1,2]')
     """
-    parts = tuple(name for part in text.split(",") if (name := part.strip()))
+    parts = tuple(name for part in outside_brackets(text) if (name := part.strip()))
     if not parts or len(set(parts)) != len(parts):
         raise BadValue(f"must be different names with commas between them, found {text!r}")
     return parts
+
+
+def outside_brackets(text: str) -> list[str]:
+    """What stands between the commas that are in no brackets.
+
+    >>> outside_brackets("1,[2,3]")
+    ['1', '[2,3]']
+    """
+    return re.split(r",(?![^\[]*\])", text)
 
 
 def truth(text: str) -> bool:
@@ -97,6 +108,7 @@ def choice(text: str, choices: Sequence[str]) -> str:
 
 
 optimizer_name = partial(choice, choices=OPTIMIZERS)
+schedule_name = partial(choice, choices=SCHEDULES)
 
 
 def any_value(text: str) -> Any:
@@ -125,6 +137,8 @@ def reader(kind: str) -> Callable[[str], Any] | None:
         return partial(choice, choices=ast.literal_eval(kind.removeprefix("Literal")))
     if kind.startswith(("Sequence[", "tuple[")):
         return numbers
+    if kind.startswith("Mapping["):
+        return _whole_mapping
     plain: dict[str, Callable[[str], Any]] = {
         "bool": truth,
         "int": whole,
@@ -132,6 +146,11 @@ def reader(kind: str) -> Callable[[str], Any] | None:
         "str": str,
     }
     return plain.get(kind)
+
+
+def by_objective(kind: str) -> bool:
+    """Whether values of a type may be given one objective at a time: ``bounds.NAME=VALUE``."""
+    return kind.startswith(("Mapping[", "Sequence[float"))
 
 
 def of_types(text: str, types: Sequence[str]) -> Any:
@@ -163,6 +182,10 @@ def typed(read: Callable[[str], Any], metavar: str, *, unset: str = "") -> Any:
         is_instance=lambda value: True,
         str_from_instance=lambda value: [unset if value is None else _shown(value)],
     )
+
+
+def _whole_mapping(text: str) -> Any:
+    raise BadValue(f"must be given for one objective at a time, NAME.OBJECTIVE, found {text!r}")
 
 
 def _shown(value: Any) -> str:

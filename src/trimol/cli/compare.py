@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from trimol._failures import BadValue
-from trimol.cli import _hyperparameters as hyperparameters
+from trimol.cli import _method_list as method_list
 from trimol.cli import _setup as setup
 from trimol.cli._live import shown
-from trimol.cli._parse import pairs, parse
+from trimol.cli._parse import parse
 from trimol.cli._reporting import UsageError, print_json, usage
 from trimol.cli._values import (
     Maybe,
@@ -24,22 +23,26 @@ from trimol.cli._values import (
     nonnegative,
     optimizer_name,
     positive,
+    schedule_name,
     typed,
     whole,
 )
+from trimol.cli._where import Jobs, On
 from trimol.methods._registry import COMPARED
+from trimol.runs._variants import Variant
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from trimol.runs import Comparison
+    from trimol.runs.config import RunConfig
 
 STEPS = 500
 HOW_TO_READ = (
     "R_opt is 0 where no small step lowers all losses, on training data; R_pop is the same on test "
-    "data, R_gen the size of the gap between the two. E_ca is 0 if the update avoids conflict of "
-    "the losses. A small R_opt alone makes no good model (one loss that is flat is enough for it): "
-    "read it beside the losses."
+    "data, R_gen the size of the gap between the two. E_ca is the (squared) distance from the "
+    "conflict-avoiding direction. A small R_opt alone makes no good model (one loss that is flat "
+    "is enough for it): read it beside the losses."
 )
 
 
@@ -57,9 +60,14 @@ class Options:
     task: Positional[Annotated[str, typed(str, "TASK")]]
     """A built-in task (see `trimol tasks`), or path/to/file.py:Class for your own."""
     methods: Annotated[Names, typed(names, "A,B,…")] = COMPARED
-    """The methods; the others are compared with the first."""
+    """The methods; the others are compared with the first. Several settings of one are
+    METHOD:NAME=VALUE, as in stch:mu=0.1,stch:mu=1 or preference:bounds.MSE=0.01,static:lr=1."""
     seeds: Annotated[int, typed(count, "N")] = 5
     """Runs of each method."""
+    lr: Annotated[Maybe[float], typed(positive, "ALPHA", unset="per-task")] = None
+    """Step size of every method that is not given its own; by default what the task has."""
+    schedule: Annotated[Maybe[str], typed(schedule_name, "NAME", unset="constant")] = None
+    """How the step size falls to 0 over the steps: constant (it stays), linear or cosine."""
     optimizer: Annotated[Maybe[str], typed(optimizer_name, "NAME", unset="per-task")] = None
     """sgd, momentum (SGD with 0.9), nesterov, adam, adamw, rmsprop or adagrad, as torch has them;
     by default what the task has."""
@@ -70,8 +78,8 @@ class Options:
     batch_size: Annotated[int, typed(count, "N")] = 64
     """Samples a step, the same for every method."""
     set: Annotated[UseAppendAction[Texts], arg(metavar="METHOD.NAME=VALUE")] = ()
-    """A step size or hyper-parameter, e.g. --set modo.gamma=0.1 --set modo.lr=1; by default the
-    task's."""
+    """A step size, schedule or hyper-parameter, e.g. --set modo.gamma=0.1 --set modo.lr=1, or for
+    one objective --set preference.bounds.MSE=0.01; by default the task's."""
     option: Annotated[UseAppendAction[Texts], arg(metavar="NAME=VALUE")] = ()
     """An option of the task, e.g. --option hidden=128."""
     measure_every: Annotated[Maybe[int], typed(whole, "N", unset="steps/10")] = None
@@ -84,8 +92,8 @@ class Options:
     """At every so many of these looks, the same on all training data; 0 for never."""
     measure_rho: Annotated[float, typed(nonnegative, "RHO")] = 0.0
     """ρ of the conflict-avoiding weights that E_ca compares with."""
-    jobs: Annotated[Maybe[int], typed(count, "N", unset="cores")] = None
-    """Runs at a time."""
+    jobs: Jobs = None
+    on: On = None
     retry: bool = False
     """Train runs again that diverged before; those that failed for another reason always are."""
     out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK")] = None
@@ -99,16 +107,12 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return the exit code."""
     options = parse(Options, arguments, "compare")
-    for method in options.methods:
-        setup.checked_method(method)
+    compared = method_list.read(options.methods, options.set)
     given = setup.checked_options(options.task, options.option)
-    rates, values = _settings(options)
     steps = setup.steps(options, given, default=STEPS)
-    name = _checked_name(options, given, values)
-    out = options.out or Path("runs", name)
-    comparison = _compared(
-        options, out, steps, task_options=given, lr=rates, hyperparameters=values
-    )
+    configs = _checked(options, compared, given)
+    out = options.out or Path("runs", setup.name_of(options.task, given))
+    comparison = _compared(options, out, steps, given, dict(zip(configs, compared, strict=True)))
     if options.json:
         files = [str(run.path) for runs in comparison.runs.values() for run in runs]
         print_json(setup.for_machines("compare", comparison, files))
@@ -117,11 +121,17 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _compared(options: Options, out: Path, steps: int, **settings: Any) -> "Comparison":
+def _compared(
+    options: Options,
+    out: Path,
+    steps: int,
+    task_options: Mapping[str, Any],
+    compared: Mapping[str, Variant],
+) -> "Comparison":
     """Run what is left to run, with progress shown."""
     from trimol.cli._compare_view import CompareView
     from trimol.runs import compare
-    from trimol.runs._pool import cores
+    from trimol.runs._pool import at_a_time
 
     every = max(1, steps // 10) if options.measure_every is None else options.measure_every
     seeds = "1 seed" if options.seeds == 1 else f"{options.seeds} seeds"
@@ -130,66 +140,64 @@ def _compared(options: Options, out: Path, steps: int, **settings: Any) -> "Comp
     with shown(view, quiet=options.quiet) as changed:
 
         def watch(config: Any, step: int, record: Any) -> None:
-            view.advance(config.method, config.seed, step / max(1, config.steps), record)
+            label = compared[_setting_of(config)].label
+            view.advance(label, config.seed, step / max(1, config.steps), record)
             changed()
 
         comparison = compare(
             options.task,
-            options.methods,
+            list(compared.values()),
             folder=out,
             seeds=options.seeds,
             steps=steps,
             batch_size=options.batch_size,
+            task_options=task_options,
+            lr=options.lr,
+            schedule=options.schedule,
             rho=options.measure_rho,
             measure_every=every,
             score_every=options.score_every,
             watch_every=options.watch_every,
             watch_full_every=options.watch_full_every,
             optimizer=options.optimizer,
-            jobs=options.jobs or cores(),
+            jobs=at_a_time(options.jobs, options.on),
+            on=options.on,
             watch=watch,
             retry=options.retry,
             say=lambda line: print(line, file=sys.stderr),
-            **settings,
         )
         view.finish()
     return comparison
 
 
-def _checked_name(
-    options: Options, given: Mapping[str, Any], values: Mapping[str, Mapping[str, Any]]
-) -> str:
-    """The task's name; what is wrong with it or with a method is said before anything runs."""
-    from trimol.runs.config import configure
-    from trimol.tasks import load
+def _checked(options: Options, compared: Sequence[Variant], given: Mapping[str, Any]) -> list[str]:
+    """What tells the methods' runs apart; what is wrong with one is said before anything runs."""
+    from trimol.runs.config import check_method, configure
 
+    found = []
     with usage():
-        for method in options.methods:
-            chosen = values.get(method)
+        for variant in compared:
             config = configure(
-                options.task, method, steps=1, task_options=given, hyperparameters=chosen
+                options.task,
+                variant.method,
+                lr=options.lr if variant.lr is None else variant.lr,
+                schedule=variant.schedule or options.schedule,
+                steps=1,
+                task_options=given,
+                hyperparameters=variant.hyperparameters,
             )
-            hyperparameters.check(config)
-        return load(options.task, given).name
+            check_method(config)
+            found.append(_setting_of(config))
+    for place, own in enumerate(found):
+        if own in found[:place]:
+            first, second = compared[found.index(own)].label, compared[place].label
+            raise UsageError(f"--methods must be different, found {first} and {second} alike")
+    return found
 
 
-def _settings(options: Options) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
-    """Step sizes and hyper-parameters by method, from ``METHOD.NAME=VALUE``."""
-    rates: dict[str, float] = {}
-    values: dict[str, dict[str, Any]] = {}
-    for key, text in pairs(options.set, "set").items():
-        method, _, name = key.partition(".")
-        if method not in options.methods:
-            raise UsageError(f"--set must name one of {', '.join(options.methods)}, found {key!r}")
-        by = f"--set {method}."
-        if name == "lr":
-            try:
-                rates[method] = positive(text)
-            except BadValue as error:
-                raise UsageError(f"{by}lr {error}") from None
-        else:
-            values.setdefault(method, {}).update(hyperparameters.read(method, {name: text}, by=by))
-    return rates, values
+def _setting_of(config: "RunConfig") -> str:
+    own = {"lr", "schedule", "method", "hyperparameters"}
+    return config.model_dump_json(include=own)
 
 
 def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> None:
@@ -206,6 +214,8 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
     table = tables.grid(findings.rows_of_seeds(rows), marked)
     console.print(tables.draw(table, console.width))
     console.print(_setting(comparison, options, steps, marked=bool(marked)))
+    for line in findings.verdict(comparison):
+        console.print(f"\n{fill(line, console.width)}")
     _list(console, "Differences, run by run:", findings.sentences(comparison))
     _list(console, "Steps of different lengths:", step_lengths.lines(comparison))
     _list(
@@ -237,7 +247,7 @@ def _setting(comparison: "Comparison", options: Options, steps: int, *, marked: 
     rates = "; ".join(f"{method} {setting(runs[0].config)}" for method, runs in groups if runs)
     samples = {samples_a_step(run) for _, runs in groups for run in runs}
     saw = f"Every method saw {samples.pop()} samples a step. " if len(samples) == 1 else ""
-    best = " * is lower than every other by more than the noise." if marked else ""
+    best = " * is better than every other by more than the noise." if marked else ""
     return (
         f"{options.task}: losses and metrics on test data after {steps} steps, {seeds}: "
         f"{shown}.{best} {saw}{rates}."

@@ -20,6 +20,7 @@ from trimol.cli._values import (
     nonnegative,
     optimizer_name,
     positive,
+    schedule_name,
     typed,
     whole,
 )
@@ -51,6 +52,8 @@ class Options:
     """The method that weighs the losses (see `trimol methods`)."""
     lr: Annotated[Maybe[float], typed(positive, "ALPHA", unset="per-task")] = None
     """Step size of the optimizer; by default what the task has for the method."""
+    schedule: Annotated[Maybe[str], typed(schedule_name, "NAME", unset="constant")] = None
+    """How the step size falls to 0 over the steps: constant (it stays), linear or cosine."""
     optimizer: Annotated[Maybe[str], typed(optimizer_name, "NAME", unset="per-task")] = None
     """sgd, momentum (SGD with 0.9), nesterov, adam, adamw, rmsprop or adagrad, as torch has them;
     by default what the task has."""
@@ -113,13 +116,14 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
     given = setup.checked_options(options.task, options.option)
     steps = setup.steps(options, given, default=STEPS)
     every = max(1, steps // 20) if options.measure_every is None else options.measure_every
-    from trimol.runs.config import configure
+    from trimol.runs.config import check_method, configure
 
     with usage():
         config = configure(
             options.task,
             options.method,
             lr=options.lr,
+            schedule=options.schedule,
             hyperparameters=values,
             task_options=given,
             steps=steps,
@@ -133,7 +137,7 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
             checkpoint_every=options.checkpoint_every,
             precision=options.precision,
         )
-        hyperparameters.check(config)
+        check_method(config)
     return config.model_copy(update={"rho": _measured_rho(config, options.measure_rho)})
 
 

@@ -73,7 +73,7 @@ class Numbers:
 
     def lower(self, alpha: float) -> Tensor:
         """Bounds from below, each too large with probability ``alpha``: v̄ − t σ̂/√n."""
-        return self.mean - _student(alpha, len(self.sizes) - 1) * self.error
+        return self.mean - student(alpha, len(self.sizes) - 1) * self.error
 
     def combined(self, coefficients: Tensor) -> "Numbers":
         """Σ_k a_k v_k: one number a cluster, v̄ + c_b, which has the same mean and residuals."""
@@ -120,7 +120,7 @@ class Norm:
         n = len(self.sizes)
         largest, rest = float(self._spectrum[-1]), self._spectrum[:-1]
         # −a ≤ t √(λ₁/n): the noise along μ is at most that along the noisiest direction.
-        along = _student(alpha / 2, n - 1) * math.sqrt(largest / n)
+        along = student(alpha / 2, n - 1) * math.sqrt(largest / n)
         # ‖e_⊥‖² ≥ Σ_{i>1} λ_i χ²_1/n: by interlacing, whichever direction μ takes out.
         across = _lower_quantile(rest, n, alpha / 2) / n
         return along + math.sqrt(max(self._plain - across, 0.0))
@@ -158,7 +158,7 @@ def root(square: float, error: float, low: float, high: float) -> Bracket:
     return Bracket(value, math.sqrt(value**2 + error) - value, low, high)
 
 
-def _student(alpha: float, freedom: int) -> float:
+def student(alpha: float, freedom: int) -> float:
     """The value that a Student t variable exceeds with probability ``alpha``."""
     return float(scipy.special.stdtrit(freedom, 1 - alpha))
 

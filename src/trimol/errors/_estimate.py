@@ -35,7 +35,7 @@ from trimol.gradients._params import checked
 from trimol.gradients._rows import gram
 
 # Four batches to choose a direction on, four to test it on: fewer tell no variance.
-_LEAST_BATCHES = 8
+LEAST_BATCHES = 8
 # Columns of a batch's gradients that are taken to float64 at once.
 _COLUMNS = 2**16
 
@@ -156,7 +156,7 @@ def estimate(
     """
     held, given = checked(params), checked_weights(weights)
     check_rho(rho)
-    count = whole_number("batches", batches, least=_LEAST_BATCHES)
+    count = whole_number("batches", batches, least=LEAST_BATCHES)
     miss = 1 - _checked_confidence(confidence)
     vector = LossVector(losses, held, None if given is None else len(given))
     source = _Source(vector, held, size, count, seed)
@@ -193,6 +193,15 @@ def estimate(
     )
 
 
+def from_clusters(
+    clusters: Sequence["Cluster"], params: Sequence[Tensor], weights: Tensor, confidence: float
+) -> tuple[Bracket, Bracket]:
+    """R_opt and E_ca of weights, from batches whose gradients are held, in random order."""
+    miss = 1 - _checked_confidence(confidence)
+    found = _tested(iter(clusters), len(clusters), params, "train", weights, 0.0)
+    return found.shortest.bracket(miss), _conflict(found, 0.0, miss)
+
+
 # 1. The batches, each with its losses and gradients.
 
 
@@ -206,17 +215,17 @@ class _Source:
     batches: int
     seed: int | Sequence[int]
 
-    def clusters(self, name: str, loader: Iterable[Any]) -> tuple[Iterator["_Cluster"], int]:
+    def clusters(self, name: str, loader: Iterable[Any]) -> tuple[Iterator["Cluster"], int]:
         """Random batches of the loader, one by one, and how many there will be."""
         check_loader(name, loader)
         own = [self.seed] if isinstance(self.seed, int) else list(self.seed)
         rank = dist.get_rank() if reduce.is_distributed() else 0
         chosen, count = subsample(loader, self.batches, [*own, rank])
-        if count < _LEAST_BATCHES:
-            raise BadValue(f"{name} must have at least {_LEAST_BATCHES} batches, found {count}")
+        if count < LEAST_BATCHES:
+            raise BadValue(f"{name} must have at least {LEAST_BATCHES} batches, found {count}")
         return self._clusters(Walk(chosen, self.params, name=name, size=self.size)), count
 
-    def _clusters(self, walk: Walk) -> Iterator["_Cluster"]:
+    def _clusters(self, walk: Walk) -> Iterator["Cluster"]:
         for batch, samples in walk:
             vector = self.losses(batch)
             rows, values = own_rows(vector, self.params), vector.detach().double()
@@ -227,10 +236,10 @@ class _Source:
                 (rows,) = reduce.mean_large([rows * share[:, None].to(rows)])
                 values = reduce.mean_small(values * share)
             walk.check(values, rows, everywhere=True)
-            yield _Cluster(values.cpu(), rows, mean.cpu())
+            yield Cluster(values.cpu(), rows, mean.cpu())
 
 
-class _Cluster(NamedTuple):
+class Cluster(NamedTuple):
     """One batch, of all processes together."""
 
     losses: Tensor  # M numbers
@@ -246,7 +255,7 @@ class _Total:
         self.losses: list[Tensor] = []
         self.sizes: list[Tensor] = []
 
-    def add(self, cluster: _Cluster) -> None:
+    def add(self, cluster: Cluster) -> None:
         """Add the gradients of a cluster, as often as it has samples."""
         if not self.sizes:
             self._sums = Sums(len(cluster.losses), self.params)
@@ -320,7 +329,19 @@ def _look(
 ) -> _Findings:
     """Go over random batches of one data set: choose on the first half, test on the second."""
     clusters, count = source.clusters(name, loader)
-    total, half = _Total(source.params), count // 2
+    return _tested(clusters, count, source.params, name, weights, rho)
+
+
+def _tested(
+    clusters: Iterator[Cluster],
+    count: int,
+    params: Sequence[Tensor],
+    name: str,
+    weights: Tensor | None,
+    rho: float,
+) -> _Findings:
+    """What ``count`` clusters show: the first half chooses, the second tests."""
+    total, half = _Total(params), count // 2
     for cluster in islice(clusters, half):
         total.add(cluster)
     _check_number(name, total, count, half)
@@ -365,7 +386,7 @@ class _Test:
             self.usual = total.samples / len(total.sizes)
             self.before = total.jacobian.clone()
 
-    def add(self, cluster: _Cluster) -> None:
+    def add(self, cluster: Cluster) -> None:
         """Look at the gradients of one cluster: ⟨q, g_m⟩, and Σ c_m g_m or Σ c_m s_m g_m."""
         self.along.append(_inner(self.probes, cluster.rows))
         shares = cluster.size / self.usual if self.own_sizes else 1.0

@@ -67,7 +67,7 @@ class Accumulated(Evidence):
         self.scale, self.route, self.reason = 1.0, "", ""
         self.findings, self.representation, self.presence = {}, None, None
         self.draws, self.graphs = [], []  # none is held
-        self._rows, self._second_gradient = None, None
+        self._rows, self._second_gradient, self._pulled = None, None, None
         self._random: dict[tuple[int, int], list[Tensor]] = {}
         self._values: dict[tuple[int, int], Tensor] = {}
         self._coarsest, self._has_others, self._dtype = 0.0, False, torch.float32
@@ -235,7 +235,7 @@ class Accumulated(Evidence):
         return reduce.mean_small(total.to(self.params[0].device))
 
     @property
-    def _rounding(self) -> float:
+    def coarsest(self) -> float:
         """The coarsest rounding of all graphs so far."""
         return self._coarsest
 
@@ -255,6 +255,11 @@ class Accumulated(Evidence):
             self.route, self.reason = local.route, local.reason
             total = total + share * local.values.to(total)
         return self._noted("product", reduce.mean_small(total))
+
+    @property
+    def product_cost(self) -> int:
+        """As for one graph, and two forward passes, each half a backward."""
+        return super().product_cost + 1
 
     def scalar(self, weights: Tensor, draws: slice = slice(None)) -> Tensor:
         """The scalar worth λᵀF whose gradient is G λ, the mean over the micro-batches."""

@@ -120,6 +120,7 @@ class Evidence:
         self._rows: Tensor | None = None
         self._spread = False  # whether each process has its share of the rows' columns alone
         self._second_gradient: Sequence[Tensor] | None = None
+        self._pulled: tuple[Tensor, Sequence[Tensor]] | None = None  # λ and G λ of the only draw
 
     def _find(self, declared: Sequence[Sequence[bool]]) -> None:
         """Which objectives there are; vectors whose mean over draws and processes is then F."""
@@ -265,11 +266,12 @@ class Evidence:
         Args:
             weights: λ.
             keep_gradient: Keep G2 λ for `scalar`, which must then be called with the same λ: the
-                second draw's graph is freed, and needs no other backward.
+                second draw's graph is freed, and needs no other backward. That of an only draw
+                is not freed: there may be other products, of which the last is kept.
         """
         check_repeatable(node for graph in self.graphs for node in graph.nodes)
         place = min(1, len(self.draws) - 1)
-        second, keep_gradient = self.draws[place], keep_gradient and place == 1
+        second = self.draws[place]
         # Hooks on the parameters are for the user's backward to run, once: it needs the graph.
         keep_gradient = keep_gradient and not hooks.on_leaves(self.params)
         again = bool(self.others) or self.delivery.rescales  # there is another backward to come
@@ -282,9 +284,17 @@ class Evidence:
             vector = self.graphs[place].joined(own)
             local = directional(self.graphs[0], self._in_metric(vector))
         self.route, self.reason = local.route, local.reason
-        if keep_gradient:
+        if keep_gradient and place == 1:
             self._second_gradient = vector
+        elif keep_gradient:
+            self._pulled = weights, vector
         return self._noted("product", reduce.mean_small(local.values))
+
+    @property
+    def product_cost(self) -> int:
+        """What a product costs, in backwards: one, and a tangent pass or what took its place."""
+        instead = {"double-vjp": 3, "backwards": len(self.names)}
+        return 1 + instead.get(self.route, 1)
 
     def _in_metric(self, vector: Sequence[Tensor]) -> Sequence[Tensor]:
         """A gradient, or what the optimizer's step with it is."""
@@ -380,7 +390,7 @@ class Evidence:
             if self._spread:
                 direction = reduce.collected(direction, sum(map(width_of, self.params)))
             return self.scalar_along(weights, direction)
-        if self.guards or self._is_rescaled(weights):
+        if self.guards or self._is_rescaled(weights) or self._is_pulled(weights):
             return self._along(weights, used, self._combined(weights, used))
         values = [weighted(vector, weights) for vector in used]
         wanted = self._on_heads(weights)
@@ -458,7 +468,7 @@ class Evidence:
                 falls=lambda moved: self._falls_of(used, everything, moved),
                 rows=lambda: self._rows_of(used, weighed),
                 rounding=self.rounding,
-                fine=self._rounding <= torch.finfo(torch.float32).eps,
+                fine=self.coarsest <= torch.finfo(torch.float32).eps,
             )
         )
         self.findings |= {"effect": found.effect, "added": found.added, "guarded": found.outcome}
@@ -478,8 +488,8 @@ class Evidence:
         return self.others if self.shards is None else [*map(self.shards.given_of, self.others)]
 
     @property
-    def _rounding(self) -> float:
-        """The coarsest rounding in the graphs."""
+    def coarsest(self) -> float:
+        """The coarsest rounding in the graphs: half's, where autocast computes in it."""
         return max(graph.rounding for graph in self.graphs)
 
     def _graph(self, vector: Tensor, params: Sequence[Tensor]) -> Graph:
@@ -553,7 +563,7 @@ class Evidence:
             return direction
         mean, rounding = None, 0.0
         if self.delivery.length == "mean gradient":
-            mean, rounding = self._mean_norm(used), self._rounding
+            mean, rounding = self._mean_norm(used), self.coarsest
         factor = self.delivery.factor(norm(direction), mean, rounding)
         self.scale = factor.item()
         return [part * factor.to(part) for part in direction]
@@ -568,10 +578,16 @@ class Evidence:
 
     def _combined(self, weights: Tensor, used: Sequence[Tensor]) -> Sequence[Tensor]:
         """G λ, the mean over the draws, by the one backward that ``backward()`` would do."""
+        if self._pulled is not None and self._is_pulled(weights):
+            return self._pulled[1]
         if self._second_gradient is None:
             return self._gradient(used, weights)
         first = self._gradient(used[:1], weights)
         return [(a + b) / 2 for a, b in zip(first, self._second_gradient, strict=True)]
+
+    def _is_pulled(self, weights: Tensor) -> bool:
+        """Whether a product of the only draw has left G λ."""
+        return self._pulled is not None and torch.equal(self._pulled[0], weights)
 
     def _gradient(self, used: Sequence[Tensor], weights: Tensor) -> Sequence[Tensor]:
         """G λ of the global batch, without the parameters' own hooks: the scalar's run them."""

@@ -16,8 +16,11 @@ _RAISE = 1e-13
 _ROUNDING = 1e-14
 
 
-def minimise(gramian: Array, pull: Array, cap: float) -> Array:
-    """argmin ½νᵀHν − νᵀ ``pull`` over 0 ≤ ν ≤ ``cap``; zero for gradients of zero."""
+def minimise(gramian: Array, pull: Array, cap: float | Array) -> Array:
+    """argmin ½νᵀHν − νᵀ ``pull`` over 0 ≤ ν ≤ ``cap``; zero for gradients of zero.
+
+    The cap is one for all entries, or one for each.
+    """
     sizes = np.sqrt(np.diagonal(gramian))
     moving = (sizes > 0).nonzero()[0]
     minimiser, scale = np.zeros(len(gramian)), sizes[moving]
@@ -25,7 +28,8 @@ def minimise(gramian: Array, pull: Array, cap: float) -> Array:
         return minimiser
     C = gramian[np.ix_(moving, moving)] / np.outer(scale, scale)
     C += (_RAISE - min(0, np.linalg.eigvalsh(C)[0])) * np.eye(len(C))
-    minimiser[moving] = _active_set(C, pull[moving] / scale, cap * scale) / scale
+    top = np.broadcast_to(cap, sizes.shape)[moving]
+    minimiser[moving] = _active_set(C, pull[moving] / scale, top * scale) / scale
     return minimiser.clip(0, cap)
 
 

@@ -27,6 +27,9 @@ class Info:
         reason: Why a faster exact way was not possible; empty if it was.
         gramian: GᵀG, for the methods that need it.
         product: G1ᵀ(G2 λ), for the methods that need it.
+        products: How many products G λ a solver by products asked for.
+        gap: For the shortest direction: how far λ is from the weights that are sought, 0 where it
+            is these to rounding. λᵀHλ is at most so much, relative, above each (Hλ)_m; see `MGDA`.
         scale: What `length` and `max_norm` multiplied the direction by; 1 where they did nothing.
         start: λ of a new instance.
         guarded: With ``guard``: ``"free"`` where the step raised no loss as it was, ``"changed"``
@@ -48,6 +51,8 @@ class Info:
     reason: str = ""
     gramian: Tensor | None = None
     product: Tensor | None = None
+    products: int = 0
+    gap: float | None = None
     scale: float = 1.0
     start: Tensor | None = None
     guarded: Literal["", "free", "changed", "failed"] = ""

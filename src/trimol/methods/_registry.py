@@ -17,6 +17,8 @@ _PLACES = {
 DEFAULT = "modo"  # the method of a command that is not told one
 BASELINE = "static"  # what others are compared with
 COMPARED = (BASELINE, "mgda", DEFAULT)
+TRIED = ("mgda", DEFAULT, "upgrad", "stch")  # what has to beat the baseline in a diagnosis
+SPREADING = ("stch",)  # what makes a front, for a command that is not told
 
 
 def names() -> list[str]:
@@ -45,6 +47,15 @@ def outline(name: str) -> Outline:
     'product'
     """
     return Outline(_lazy.place_of(_PLACES, name, "method"))
+
+
+def preferring() -> list[str]:
+    """The names of the methods that take a preference, without an import.
+
+    >>> preferring()[0]
+    'static'
+    """
+    return [name for name in names() if outline(name).value("prefers") is not None]
 
 
 def growth(method: "str | type[Method]") -> float:

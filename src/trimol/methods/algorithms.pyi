@@ -21,4 +21,9 @@ from trimol.methods.imtlg import IMTLG as IMTLG
 from trimol.methods.dwa import DWA as DWA
 from trimol.methods.uw import UW as UW
 from trimol.methods.stch import STCH as STCH
+from trimol.methods.tchebycheff import Tchebycheff as Tchebycheff
+from trimol.methods.pbi import PBI as PBI
+from trimol.methods.epo import EPO as EPO
+from trimol.methods.pmgda import PMGDA as PMGDA
+from trimol.methods.hvgrad import HVGrad as HVGrad
 from trimol.methods.preference import Preference as Preference

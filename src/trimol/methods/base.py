@@ -30,6 +30,7 @@ from trimol.methods._reach import Reach
 from trimol.methods._restart import look_at_optimizer
 
 Metric = Literal["step", "gradient"]
+Range = tuple[float, float]  # `Method.search`
 Needs = Literal["nothing", "losses", "gramian", "product", "jacobian", "representation"]
 State = Mapping[str, Tensor]
 
@@ -95,12 +96,20 @@ class Method(nn.Module):
         weights: λ, one entry per objective, in float64.
         info: What the last step saw, or ``None`` before the first.
         shown: The hyper-parameters that ``print(method)`` shows.
+        search: The hyper-parameters to try several values of where the method is tuned
+            (`trimol.diagnose`): each with the range to begin with, (least, largest) of a positive
+            number without an upper limit.
+        prefers: The hyper-parameter that takes a preference, a point of the simplex: tuned like
+            those of ``search``, and `trimol.runs.front` makes the points of a front with it. None
+            where there is none.
     """
 
     needs: ClassVar[Needs]
     summary: ClassVar[str]
     reference: ClassVar[str]
     shown: ClassVar[tuple[str, ...]] = ()
+    search: ClassVar[Mapping[str, Range]] = {}
+    prefers: ClassVar[str | None] = None
     draws: int = 1
     weights: Tensor
     step: Tensor

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, NamedTuple, Unpack
 
 import numpy as np
@@ -17,7 +17,7 @@ from trimol.maths import cone
 from trimol.maths._numerics import above_noise, noise_of, without_conflict
 from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import GramianOptions, RoundedMethod, each
-from trimol.methods.base import Objectives
+from trimol.methods.base import Objectives, Range
 
 _ROUNDING = 1e-14  # relative to the error of evaluating the optimality conditions
 _Array = npt.NDArray[np.float64]
@@ -147,6 +147,7 @@ class CAGrad(RoundedMethod):
     )
     reference: ClassVar[str] = "liu2021conflict"
     shown: ClassVar[tuple[str, ...]] = ("c",)
+    search: ClassVar[Mapping[str, Range]] = {"c": (0.1, 1.0)}
 
     def __init__(
         self,

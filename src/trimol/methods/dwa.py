@@ -1,6 +1,6 @@
 """DWA: more weight on the losses that fall least from epoch to epoch."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Unpack
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs, Objectives, State, StepOptions
+from trimol.methods.base import Method, Needs, Objectives, Range, State, StepOptions
 
 
 def dwa_weights(last: Tensor, before: Tensor, temperature: float | Tensor) -> Tensor:
@@ -61,6 +61,7 @@ class DWA(Method):
     )
     reference: ClassVar[str] = "liu2019end"
     shown: ClassVar[tuple[str, ...]] = ("temperature", "period")
+    search: ClassVar[Mapping[str, Range]] = {"temperature": (0.5, 8.0)}
     total: Tensor
     before: Tensor
     seen: Tensor

@@ -1,6 +1,6 @@
 """FairGrad: α-fair shares of the improvement."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Unpack
 
 from torch import Tensor
@@ -8,7 +8,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol.maths.fairness import fair_weights
 from trimol.methods._gramian import GramianOptions, RoundedMethod, each
-from trimol.methods.base import Objectives
+from trimol.methods.base import Objectives, Range
 
 
 class FairGrad(RoundedMethod):
@@ -44,6 +44,7 @@ class FairGrad(RoundedMethod):
     summary: ClassVar[str] = "The α-fair direction, from proportional to max-min fairness."
     reference: ClassVar[str] = "ban2024fair"
     shown: ClassVar[tuple[str, ...]] = ("alpha",)
+    search: ClassVar[Mapping[str, Range]] = {"alpha": (0.5, 4.0)}
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """FAMO: losses that fall at the same rate, from their values alone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Unpack
 
 import torch
@@ -10,7 +10,7 @@ from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence, Losses, observed
 from trimol.gradients._presence import Counts
-from trimol.methods.base import Method, Needs, Objectives, Options, State
+from trimol.methods.base import Method, Needs, Objectives, Options, Range, State
 
 # Added to the losses so that a loss of zero has a logarithm: relative to the largest loss, where
 # the authors' 1e-8 is absolute and so makes small losses look alike.
@@ -81,6 +81,7 @@ class FAMO(Method):
     )
     reference: ClassVar[str] = "liu2023famo"
     shown: ClassVar[tuple[str, ...]] = ("beta", "gamma", "adam")
+    search: ClassVar[Mapping[str, Range]] = {"beta": (2.5e-3, 0.25)}
     logits: Tensor
     moments: Tensor
     before: Tensor

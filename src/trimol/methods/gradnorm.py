@@ -1,6 +1,6 @@
 """GradNorm: weights trained so that all objectives learn at one pace."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Unpack
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs, Objectives, State, StepOptions
+from trimol.methods.base import Method, Needs, Objectives, Range, State, StepOptions
 
 _ROUNDING = 16 * torch.finfo(torch.float64).eps
 
@@ -82,6 +82,7 @@ class GradNorm(Method):
     )
     reference: ClassVar[str] = "chen2018gradnorm"
     shown: ClassVar[tuple[str, ...]] = ("alpha", "lr")
+    search: ClassVar[Mapping[str, Range]] = {"alpha": (0.3, 3.0)}
     initial: Tensor
 
     def __init__(

@@ -1,6 +1,6 @@
 """MoDo: unbiased steps on the weights, by double sampling."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal, Unpack
 
 import torch
@@ -10,7 +10,7 @@ from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.maths.projection import projected, projected_on_host
-from trimol.methods.base import Method, Needs, Objectives, State, StepOptions
+from trimol.methods.base import Method, Needs, Objectives, Range, State, StepOptions
 
 Gamma = float | Literal["auto"]
 # With γ = "auto": how far λ goes in its first step, how the running mean forgets, and the least
@@ -112,6 +112,7 @@ class MoDo(Method):
     )
     reference: ClassVar[str] = "chen2023three"
     shown: ClassVar[tuple[str, ...]] = ("gamma", "rho")
+    search: ClassVar[Mapping[str, Range]] = {"gamma": (1e-3, 10.0)}
     draws: int = 2
     spread: Tensor
     largest: Tensor

@@ -1,6 +1,6 @@
 """SDMGrad: conflict avoided near a target direction, by double sampling."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, Unpack
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol.gradients import Evidence
 from trimol.maths.projection import projected
-from trimol.methods.base import Method, Needs, Objectives, State, StepOptions
+from trimol.methods.base import Method, Needs, Objectives, Range, State, StepOptions
 
 
 def sdmgrad_step(w: Tensor, product: Tensor, gamma: float | Tensor) -> Tensor:
@@ -96,6 +96,7 @@ class SDMGrad(Method):
         "momentum",
         "normalize",
     )
+    search: ClassVar[Mapping[str, Range]] = {"lam": (0.03, 3.0)}
     draws: int = 3
     w: Tensor
 

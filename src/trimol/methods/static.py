@@ -31,6 +31,7 @@ class Static(Method):
     needs: ClassVar[Needs] = "nothing"
     summary: ClassVar[str] = "Fixed weights: plain training on a weighted sum of the losses."
     reference: ClassVar[str] = "chen2023three"
+    prefers: ClassVar[str | None] = "weights"
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """The same weights as before."""

@@ -1,6 +1,6 @@
 """STCH: the smooth maximum of the losses, for any point of the Pareto front."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Unpack
 
 import torch
@@ -8,7 +8,8 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs, Objectives, Options
+from trimol.methods._preferring import PreferringMethod, PreferringOptions
+from trimol.methods.base import Needs, Objectives, Range
 
 
 def stch_weights(losses: Tensor, prefer: Tensor, mu: float | Tensor) -> Tensor:
@@ -17,7 +18,7 @@ def stch_weights(losses: Tensor, prefer: Tensor, mu: float | Tensor) -> Tensor:
     return prefer * torch.softmax((high - high.amax(-1, keepdim=True)) / mu, -1)  # no overflow
 
 
-class STCH(Method):
+class STCH(PreferringMethod):
     r"""Smooth Tchebycheff scalarization: descend on the worst loss, smoothly.
 
     .. math::
@@ -37,8 +38,6 @@ class STCH(Method):
         mu: μ, the smoothing, in units of p·f: the smaller, the nearer to the maximum.
         prefer: p, all above zero; ones by default. The paper's sums to one: dividing ``prefer`` and
             ``mu`` both by M gives the same weights divided by M.
-        ideal: z, at most the least value of each loss; zero by default.
-        weights: λ before the first step; matters only where that step's losses are not finite.
 
     Example:
         >>> import torch, trimol
@@ -60,6 +59,8 @@ class STCH(Method):
     )
     reference: ClassVar[str] = "lin2024smooth"
     shown: ClassVar[tuple[str, ...]] = ("mu",)
+    prefers: ClassVar[str | None] = "prefer"
+    search: ClassVar[Mapping[str, Range]] = {"mu": (0.03, 1.0)}
 
     def __init__(
         self,
@@ -67,18 +68,12 @@ class STCH(Method):
         objectives: Objectives,
         *,
         mu: float = 0.1,
-        prefer: Tensor | Sequence[float] | None = None,
-        ideal: Tensor | Sequence[float] | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[PreferringOptions],
     ) -> None:
         super().__init__(params, objectives, **options)
         self.mu = checks.positive("mu", mu)
-        ones, zeros = [1.0] * self.objectives, [0.0] * self.objectives
-        given = checks.vector("prefer", ones if prefer is None else prefer, objectives)
-        self.prefer = checks.above_zero("prefer", given)
-        self.ideal = checks.vector("ideal", zeros if ideal is None else ideal, objectives)
 
     def weigh(self, evidence: Evidence) -> Tensor:
         """The gradient of g_μ with respect to the losses."""
-        losses = evidence.values().to(self.weights) - self.ideal.to(self.weights)
-        return stch_weights(losses, self.prefer.to(self.weights), self.mu)
+        above, prefer = self.above_ideal(evidence), self.prefer.to(self.weights)
+        return stch_weights(above, prefer, self.mu)

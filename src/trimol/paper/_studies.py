@@ -38,6 +38,7 @@ class Context:
         regime: Whether a pretrained backbone is frozen, or trained with the rest.
         budget: Whether every method takes as many samples and steps as the others alone, or those
             that draw several batches also what the paper gave them.
+        on: A Ray cluster for its runs (`trimol.runs.execute_all`).
     """
 
     folder: Path
@@ -49,6 +50,7 @@ class Context:
     full: bool = False
     regime: Regime = "frozen"
     budget: Budget = "equal"
+    on: str | None = None
 
     def pick(self, normal: int, quick: int) -> int:
         """How many seeds to take: the user's number, or one of these."""
@@ -68,6 +70,7 @@ class Entry:
         function: The function in it, from a `Context` to a `Study`.
         options: Which of `OPTIONS` it takes.
         apart: Whether it is run by its own name only, as it needs data or a machine that few have.
+        spread: Whether it consists of runs, which a cluster can take.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Entry:
     function: str
     options: tuple[str, ...] = ()
     apart: bool = False
+    spread: bool = False
 
     def checked(self, given: Mapping[str, str | None]) -> dict[str, str]:
         """Every option's value, or its default.
@@ -114,6 +118,7 @@ def register(
     *,
     options: Sequence[str] = (),
     apart: bool = False,
+    spread: bool = False,
 ) -> None:
     """Add a study. Nothing is imported before it is run.
 
@@ -124,10 +129,11 @@ def register(
         function: The function in it, from a `Context` to a `Study`.
         options: Which of `OPTIONS` it takes.
         apart: Whether it is run by its own name only.
+        spread: Whether it consists of runs, which a cluster can take.
     """
     if name in _STUDIES:
         raise BadValue(f"name must be new, found {name!r} twice")
-    _STUDIES[name] = Entry(name, title, module, function, tuple(options), apart)
+    _STUDIES[name] = Entry(name, title, module, function, tuple(options), apart, spread)
 
 
 def names() -> list[str]:
@@ -162,6 +168,7 @@ def run(
     full: bool = False,
     regime: Regime | None = None,
     budget: Budget | None = None,
+    on: str | None = None,
 ) -> "Study":
     """Run a study and save it in ``folder/name/``; what is done already is not done again.
 
@@ -177,6 +184,8 @@ def run(
         full: As far as the paper went, where a study goes less far by default: hours.
         regime: ``"frozen"`` or ``"finetune"``, for studies with a pretrained backbone.
         budget: ``"equal"`` or ``"paper"``, for studies where the paper's budgets were unequal.
+        on: A Ray cluster for the study's runs (`trimol.runs.execute_all`); a study of formulas,
+            which has none, is computed here.
 
     Returns:
         The study, as it was saved.
@@ -200,6 +209,7 @@ def run(
         full,
         cast("Regime", chosen["regime"]),
         cast("Budget", chosen["budget"]),
+        on,
     )
     context.folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -236,4 +246,5 @@ for _name, _entry in tomllib.loads(
         _function,
         options=_entry.get("options", ()),
         apart=_entry.get("apart", False),
+        spread=_entry.get("spread", False),
     )

@@ -90,7 +90,12 @@ def _study(claim: Claim, context: Context) -> Study | None:
     if not claim.run or claim.study not in registry.names():
         return None
     return registry.run(
-        claim.study, context.root, quick=context.quick, seeds=context.seeds, watch=context.watch
+        claim.study,
+        context.root,
+        quick=context.quick,
+        seeds=context.seeds,
+        watch=context.watch,
+        on=context.on,
     )
 
 

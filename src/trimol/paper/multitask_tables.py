@@ -95,7 +95,7 @@ def study(name: str, context: Context, regime: str) -> Study:
     """Run a table of ``multitask_paper.toml`` in one of its regimes."""
     planned = planned_comparison(name, context, regime)
     jobs = 1 if torch.cuda.is_available() else None  # a GPU is not shared between runs
-    outcome = compare_tuned(planned, context.folder, jobs=jobs, watch=context.watch)
+    outcome = compare_tuned(planned, context.folder, jobs=jobs, watch=context.watch, on=context.on)
     goals = load(planned.task, planned.options).goals
     table = tidy(outcome.seeds, goals, planned.reference)
     shown = {key: cell.mean for key, cell in _cells_by_label(name, table).items()}

@@ -68,7 +68,9 @@ def measured(
     settings: Mapping[Any, RunConfig], seeds: int, context: Context
 ) -> dict[Any, polars.DataFrame]:
     """What was measured of each setting, under its name (`trimol.runs._over_seeds.table_of`)."""
-    runs = run_over_seeds(list(settings.values()), seeds, context.parts, context.watch)
+    runs = run_over_seeds(
+        list(settings.values()), seeds, context.parts, context.watch, on=context.on
+    )
     return {name: table_of(own) for name, own in zip(settings, runs, strict=True)}
 
 

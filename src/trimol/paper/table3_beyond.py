@@ -72,7 +72,7 @@ def search(context: Context) -> tuple[dict[str, list[RunConfig]], Tried]:
     tried: Tried = {}
     more = [config for configs in grid.values() for config in configs]
     for _ in range(MOST + 1):
-        runs = run_over_seeds(more, seeds, context.parts, context.watch)
+        runs = run_over_seeds(more, seeds, context.parts, context.watch, on=context.on)
         tried |= zip((config.key for config in more), runs, strict=True)
         further = {method: beyond_edge(configs, tried) for method, configs in grid.items()}
         more = [config for config in further.values() if config is not None]

@@ -153,13 +153,19 @@ def errors(comparison: Comparison) -> Curves | None:
         Panel("R_opt: optimization", "min‖∇F_S λ‖", _lines(comparison, "R_opt")),
         Panel("R_pop: population", "min‖∇F_test λ‖", _lines(comparison, "R_pop")),
         Panel("|R_gen|: generalization", "|R_pop − R_opt|", _lines(comparison, "|R_gen|") + bound),
-        Panel("E_ca: conflict", "‖∇F_S (λ − λ*)‖²", _lines(comparison, "E_ca")),
-        Panel("E_caw: conflict of weights", "‖λ − λ*‖²", _lines(comparison, "E_caw")),
+        Panel(
+            "E_ca: from the conflict-avoiding direction",
+            "‖∇F_S (λ − λ*)‖²",
+            _lines(comparison, "E_ca"),
+        ),
+        Panel(
+            "E_caw: from the conflict-avoiding weights", "‖λ − λ*‖²", _lines(comparison, "E_caw")
+        ),
     ]
     caption = (
         "How far training is from Pareto stationarity on the training data (R_opt) and on test "
-        "data (R_pop), their difference, and how far the weights λ are from those that avoid "
-        "conflict, λ*. Smaller is better."
+        "data (R_pop), their difference, and the (squared) distance of the direction that λ gives "
+        "from the conflict-avoiding one, which λ* gives (E_ca). Smaller is better."
     )
     if bound:
         caption += " Dashed beside |R_gen|: its bound ‖∇F_test − ∇F_S‖."

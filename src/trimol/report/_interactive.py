@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trimol.report._curves import Cosines, Curves, Line, Matrices, Panel, Progress, Scale
+from trimol.report._front import Dots, FrontFigure
 from trimol.report._numbers import number, shortened
 from trimol.report._style import DIVERGING, GRID, Look, needed
 from trimol.report._triangle import AXES, Triangle
@@ -24,7 +25,7 @@ _LAYOUT = {
     "margin": {"l": 62, "r": 10, "t": 8, "b": 42},
     "hovermode": "closest",
 }
-_AXIS = {"gridcolor": GRID, "zerolinecolor": "#bbb", "linecolor": "#888", "showline": True}
+AXIS = {"gridcolor": GRID, "zerolinecolor": "#bbb", "linecolor": "#888", "showline": True}
 
 
 def curves(figure: Curves, looks: Mapping[str, Look]) -> list[Any]:
@@ -50,7 +51,24 @@ def triangle(figure: Triangle, looks: Mapping[str, Look]) -> list[Any]:
         "yaxis": blank | {"range": upright, "scaleanchor": "x"},
         "annotations": _names(figure),
     }
-    return [_plot(traces, layout)]
+    return [plot(traces, layout)]
+
+
+def front(figure: FrontFigure, looks: Mapping[str, Look]) -> list[Any]:
+    """One plot: in the plane, in space, or across parallel axes for more than three of them."""
+    if figure.parallel:
+        return [plot(_across(figure, looks), _parallel_axes(figure))]
+    traces = [*_true_front(figure)]
+    for dots in figure.dots:
+        traces.append(_dots(dots, looks[dots.label], figure))
+    names = [{"title": {"text": plain(shortened(name, 40))}} for name in figure.axes]
+    if len(figure.axes) == 2:
+        x, y = (AXIS | name | {"exponentformat": "power"} for name in names)
+        return [plot(traces, {"xaxis": x, "yaxis": y | {"automargin": True}})]
+    walls = {"gridcolor": GRID, "backgroundcolor": "white", "zerolinecolor": "#bbb"}
+    scene = {f"{axis}axis": walls | name for axis, name in zip("xyz", names, strict=True)}
+    scene["camera"] = {"eye": {"x": 1.6, "y": 1.6, "z": 1.1}}
+    return [plot(traces, {"scene": scene, "margin": {"l": 0, "r": 0, "t": 0, "b": 0}})]
 
 
 def embedded(plot: Any) -> str:
@@ -77,7 +95,94 @@ def library() -> str:
     return str(needed("plotly.offline").get_plotlyjs())
 
 
-def _plot(traces: list[dict[str, Any]], layout: dict[str, Any]) -> Any:
+def _placed(at: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Points as plotly takes them: coordinate by coordinate."""
+    coordinates = dict(zip("xyz", zip(*at, strict=True), strict=False))
+    return {**coordinates, "type": "scatter" if len(coordinates) == 2 else "scatter3d"}
+
+
+def _true_front(figure: FrontFigure) -> Iterable[dict[str, Any]]:
+    for kind, at in figure.known.items():
+        look = {"mode": "lines", "line": {"color": "#888", "width": 1}}
+        yield (
+            _placed(at)
+            | look
+            | {
+                "hoverinfo": "skip",
+                "visible": kind == figure.kinds[0],
+                "meta": {"label": "", "kind": kind},
+            }
+        )
+
+
+def _dots(dots: Dots, look: Look, figure: FrontFigure) -> dict[str, Any]:
+    """Filled with a faint line along the front where nothing dominates them, else hollow."""
+    flat = len(figure.axes) == 2
+    # In space plotly has circles, squares and diamonds only.
+    symbol = look.symbol if flat or look.symbol in ("square", "diamond") else "circle"
+    joined = figure.joined and not dots.dominated
+    return _placed(dots.at) | {
+        "mode": "lines+markers" if joined else "markers",
+        "name": plain(dots.label),
+        "line": {"color": look.faint(0.5), "width": 1, **({"shape": "hv"} if joined else {})},
+        "marker": {
+            "symbol": f"{symbol}-open" if dots.dominated else symbol,
+            "size": 9 if flat else 5,
+            "color": look.colour,
+        },
+        "text": [plain(text) for text in dots.texts],
+        "hovertemplate": f"%{{text}}<br>{_coordinates(figure)}<extra></extra>",
+        "visible": dots.kind == figure.kinds[0],
+        "meta": {"label": dots.label, "kind": dots.kind},
+    }
+
+
+def _coordinates(figure: FrontFigure) -> str:
+    named = zip("xyz", figure.axes, strict=False)
+    return ", ".join(f"{_literal(name)} %{{{axis}:.4g}}" for axis, name in named)
+
+
+def _literal(name: str) -> str:
+    """A name inside a template, where braces mean something."""
+    return plain(name).replace("%{", "% {")
+
+
+def _across(figure: FrontFigure, looks: Mapping[str, Look]) -> list[dict[str, Any]]:
+    """A line for every point, across axes that go from the least value to the largest."""
+    return [
+        {
+            "x": list(range(len(figure.axes))),
+            "y": figure.relative(dots.kind, at),
+            "mode": "lines+markers",
+            "name": plain(dots.label),
+            "line": {
+                "color": looks[dots.label].colour,
+                "width": 1.5,
+                "dash": "dot" if dots.dominated else "solid",
+            },
+            "marker": {
+                "symbol": looks[dots.label].symbol + ("-open" if dots.dominated else ""),
+                "size": 6,
+            },
+            "text": [f"{plain(n)} {number(v)}" for n, v in zip(figure.axes, at, strict=True)],
+            "hovertemplate": f"{_literal(text)}<br>%{{text}}<extra></extra>",
+            "visible": dots.kind == figure.kinds[0],
+            "meta": {"label": dots.label, "kind": dots.kind},
+        }
+        for dots in figure.dots
+        for at, text in zip(dots.at, dots.texts, strict=True)
+    ]
+
+
+def _parallel_axes(figure: FrontFigure) -> dict[str, Any]:
+    names = [plain(shortened(name)) for name in figure.axes]
+    x = {"tickvals": list(range(len(names))), "ticktext": names}
+    y = {"tickvals": [0, 1], "ticktext": ["least", "largest"], "range": [-0.05, 1.05]}
+    return {"xaxis": AXIS | x, "yaxis": AXIS | y}
+
+
+def plot(traces: list[dict[str, Any]], layout: dict[str, Any]) -> Any:
+    """Traces in the layout that all plots share."""
     return needed("plotly.graph_objects").Figure(traces, _LAYOUT | layout)
 
 
@@ -89,8 +194,8 @@ def _panel(panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> Any:
         look, shown = looks[line.label], figure.shown(line)
         drawn = _traces(line, look, floor=floor, scales=scales, shown=shown)
         traces += [trace | _along(line, figure.progress, trace["meta"]) for trace in drawn]
-    x = _AXIS | {"title": {"text": figure.progress[0], "standoff": 6}, "rangemode": "tozero"}
-    y = _AXIS | {
+    x = AXIS | {"title": {"text": figure.progress[0], "standoff": 6}, "rangemode": "tozero"}
+    y = AXIS | {
         "title": {"text": plain(panel.y), "standoff": 4},
         "type": scales[0],
         "exponentformat": "power",
@@ -100,7 +205,7 @@ def _panel(panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> Any:
     if panel.limits is not None:
         y["range"] = panel.limits
     told = {"logarithmic": panel.logarithmic, "dtick": ticks}
-    return _plot(traces, {"xaxis": x, "yaxis": y, "meta": told})
+    return plot(traces, {"xaxis": x, "yaxis": y, "meta": told})
 
 
 def _traces(
@@ -183,7 +288,7 @@ def _matrix(setting: Matrices, figure: Cosines) -> Any:
     x = ticks | {"tickangle": -45, "range": [-0.5, size - 1.5]}
     y = ticks | {"range": [size - 0.5, 0.5]}
     told = {"frames": [rounded(m) for m in setting.matrices], "steps": setting.steps}
-    return _plot([trace], {"margin": margin, "xaxis": x, "yaxis": y, "meta": told})
+    return plot([trace], {"margin": margin, "xaxis": x, "yaxis": y, "meta": told})
 
 
 def rounded(matrix: Iterable[Iterable[float]]) -> list[list[float | None]]:

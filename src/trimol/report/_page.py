@@ -16,13 +16,17 @@ from urllib.parse import quote
 from trimol._failures import BadValue
 from trimol._version import __version__
 from trimol.report import _curves as curves
+from trimol.report import _diagnosis_plots as diagnosis_plots
+from trimol.report import _front as fronts
 from trimol.report import _interactive as interactive
 from trimol.report import _printed as printed
 from trimol.report import _summary as summary
 from trimol.report._curves import Cosines, Curves
+from trimol.report._diagnosed import Diagnosed, chosen, gains, remarks
+from trimol.report._front import FrontFigure
 from trimol.report._numbers import count, number
 from trimol.report._reading import read
-from trimol.report._runs import Comparison, Setting, command, comparisons
+from trimol.report._runs import Comparison, Setting, command, comparisons, slugs
 from trimol.report._step_effects import NOTE, TITLE, step_effects
 from trimol.report._style import Look, looks, needed
 from trimol.report._triangle import Triangle, triangle
@@ -36,11 +40,21 @@ PAGE = "report.html"
 FIGURES = "figures"
 GLYPHS = {"circle": "●", "square": "■", "diamond": "◆", "triangle-up": "▲", "x": "✕"}
 KINDS = {".svg": "image/svg+xml", ".png": "image/png"}
+FOREST = "Differences from static weighting"
+FOREST_NOTE = (
+    "On test data, seed by seed, as a share of the baseline's number: right of 0 is better. Bars "
+    "are 95 % intervals of each difference alone; hollow marks are runs of equal time."
+)
+REACHED = "What the settings reach"
+REACHED_NOTE = (
+    "Every setting that was tried, on validation data, the mean over seeds. Filled: no other "
+    "setting of the same contender is better on all metrics."
+)
 # A study with more rows than this hides them behind a click.
 LONG_TABLE = 40
 # The largest figure that is put into the page, in bytes.
 LARGEST = 2**25
-Info = Curves | Cosines | Triangle
+Info = Curves | Cosines | Triangle | FrontFigure
 View = dict[str, Any]  # what the template shows of something, by the names it uses
 
 
@@ -112,17 +126,25 @@ def write_page(folder: Path) -> Written:
     """What `write` does, and what is to be said about it."""
     if not folder.is_dir():
         raise ReportError(f"folder must be an existing folder, found {str(folder)!r}")
-    runs, studies, left_out = read(folder)
-    if not runs and not studies:
+    runs, studies, left_out, diagnoses = read(folder)
+    if not runs and not studies and not diagnoses:
         why = f" that can be read: {left_out[0]}" if left_out else ""
         raise ReportError(f"folder must hold runs or studies, found none in {str(folder)!r}{why}")
     if not within(folder, folder / FIGURES):
         raise ReportError(f"{folder / FIGURES} must be a folder, found a link that leads out")
     compared = comparisons(runs)
-    style = looks(label for comparison in compared for label in comparison.labels)
+    style = looks(
+        [
+            *(label for told in diagnoses for label in told.contenders),
+            *(label for comparison in compared for label in comparison.labels),
+        ]
+    )
     views = [_comparison(comparison, style, folder) for comparison in compared]
-    told = [_study(study, folder, left_out) for study in studies]
-    page = _rendered(folder, views, told, left_out)
+    names = slugs([study.name for study in studies])
+    told = [_study(s, slug, folder, left_out) for s, slug in zip(studies, names, strict=True)]
+    page = _rendered(
+        folder, views, told, left_out, [_diagnosis(found, style) for found in diagnoses]
+    )
     files.write(folder / PAGE, page.encode("utf-8", "replace"))
     unfinished = [line for comparison in compared for line in summary.unfinished(comparison)]
     return Written(folder / PAGE, unfinished, left_out)
@@ -166,7 +188,7 @@ def _comparison(comparison: Comparison, style: Mapping[str, Look], folder: Path)
         "final": summary.final(comparison),
         "steps": step_effects({setting.label: setting.runs for setting in comparison.settings}),
         "legend": [(label, look, GLYPHS[look.symbol]) for label, look in chosen],
-        "figures": [_figure(info, comparison, style, folder) for info in infos if info],
+        "figures": [_figure(info, comparison.slug, style, folder) for info in infos if info],
         "absent": summary.absent(comparison),
         "settings": summary.settings(comparison),
         "environments": _environments(comparison),
@@ -178,7 +200,7 @@ def _comparison(comparison: Comparison, style: Mapping[str, Look], folder: Path)
     }
 
 
-def _figure(info: Info, comparison: Comparison, style: Mapping[str, Look], folder: Path) -> View:
+def _figure(info: Info, slug: str, style: Mapping[str, Look], folder: Path) -> View:
     """A figure: panels, what can be chosen, the files, and a table beside it."""
     # Beside its title, a panel has the setting that all of it belongs to, if there is one.
     if isinstance(info, Curves):
@@ -187,6 +209,9 @@ def _figure(info: Info, comparison: Comparison, style: Mapping[str, Look], folde
     elif isinstance(info, Cosines):
         drawn, plots = printed.cosines(info), interactive.cosines(info)
         titles = [(setting.label, setting.label) for setting in info.settings]
+    elif isinstance(info, FrontFigure):
+        drawn, plots = printed.front(info, style), interactive.front(info, style)
+        titles = [("", "")]
     else:
         drawn, plots = printed.triangle(info, style), interactive.triangle(info, style)
         titles = [("", "")]
@@ -196,7 +221,7 @@ def _figure(info: Info, comparison: Comparison, style: Mapping[str, Look], folde
             {"title": title, "label": label, "plot": interactive.embedded(plot)}
             for (title, label), plot in zip(titles, plots, strict=True)
         ],
-        "links": _save(drawn, f"{comparison.slug}-{info.name}", folder),
+        "links": _save(drawn, f"{slug}-{info.name}", folder),
         **{name: getattr(info, name, ()) for name in ("kinds", "scales", "progress", "steps")},
         "table": summary.relative(info) if isinstance(info, Triangle) else None,
     }
@@ -246,16 +271,55 @@ def _may_be_linked(path: Path, folder: Path) -> bool:
     return path.is_file() and within(folder, path)
 
 
-def _study(study: Study, folder: Path, left_out: list[str]) -> View:
+def _study(study: Study, slug: str, folder: Path, left_out: list[str]) -> View:
     home = folder if study.folder is None else study.folder
     own = [home / name for name in (results.FILE, *study.files)]
     return {
         "study": study,
+        **_front(study, slug, folder),
         "pictures": pictures(study, left_out),
         "rows": summary.measured_and_paper(study),
-        "long": len(study.rows) > LONG_TABLE,
+        "long": len(study.rows) > LONG_TABLE or fronts.is_front(study),
         "environment": _facts(study.environment),
         "links": [_link(path, folder) for path in own if _may_be_linked(path, folder)],
+    }
+
+
+def _diagnosis(found: Diagnosed, style: Mapping[str, Look]) -> View:
+    """A diagnosis: its sentence, its tables and its figures."""
+    forest = [diagnosis_plots.forest(found.bars, style)] if found.bars else []
+    return {
+        "found": found,
+        "gains": gains(found.content),
+        "chosen": chosen(found.content),
+        "remarks": remarks(found.content),
+        "figures": [
+            {"title": title, "caption": caption, "panels": [_plotted(plot) for plot in plots]}
+            for title, caption, plots in (
+                (FOREST, FOREST_NOTE, forest),
+                (REACHED, REACHED_NOTE, [diagnosis_plots.reached(f, style) for f in found.reached]),
+            )
+            if plots
+        ],
+    }
+
+
+def _plotted(plot: Any) -> View:
+    return {"title": "", "label": "", "plot": interactive.embedded(plot)}
+
+
+def _front(study: Study, slug: str, folder: Path) -> View:
+    """The figures, sentences and points of a front; nothing of any other study."""
+    if not fronts.is_front(study):
+        return {"figures": [], "legend": [], "said": [], "marks": "", "listings": []}
+    infos = fronts.figures(study)
+    style = looks(label for info in infos for label in info.labels)
+    return {
+        "figures": [_figure(info, slug, style, folder) for info in infos],
+        "legend": [(label, look, GLYPHS[look.symbol]) for label, look in style.items()],
+        "said": [*fronts.sentences(study), fronts.HOW_TO_READ],
+        "marks": fronts.MARKS,
+        "listings": [(label, fronts.listing(study, label)) for label in style],
     }
 
 
@@ -281,7 +345,11 @@ def _link(path: Path, folder: Path, text: str | None = None) -> Link:
 
 
 def _rendered(
-    folder: Path, views: Sequence[View], studies: Sequence[View], left_out: Sequence[str]
+    folder: Path,
+    views: Sequence[View],
+    studies: Sequence[View],
+    left_out: Sequence[str],
+    diagnoses: Sequence[View],
 ) -> str:
     """The page. Jinja escapes every string; what is inserted as it is comes from this package."""
     jinja, markup = needed("jinja2"), needed("markupsafe").Markup
@@ -290,10 +358,12 @@ def _rendered(
     )
     script = _asset("page.js")
     # Without figures there is nothing to draw, and two megabytes less to carry.
-    library, its_hash = _library() if any(view["figures"] for view in views) else ("", "")
+    drawn = any(view["figures"] for view in (*views, *studies, *diagnoses))
+    library, its_hash = _library() if drawn else ("", "")
     page: str = environment.from_string(_asset("page.html.jinja")).render(
         title=folder.resolve().name or "trimol",
         comparisons=views,
+        diagnoses=diagnoses,
         studies=studies,
         left_out=left_out,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -5,9 +5,11 @@ import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import combinations
 from typing import Any
 
 from trimol.report._curves import Cosines, Curves, Line, Panel
+from trimol.report._front import FrontFigure
 from trimol.report._numbers import shortened
 from trimol.report._style import DIVERGING, GRID, Look, needed
 from trimol.report._triangle import AXES, Triangle
@@ -81,6 +83,59 @@ def triangle(figure: Triangle, looks: Mapping[str, Look]) -> dict[str, bytes]:
             _shape(ax, figure, i, looks[labels[i]])
         _legend(canvas, labels, looks)
         return _files(canvas)
+
+
+def front(figure: FrontFigure, looks: Mapping[str, Look]) -> dict[str, bytes]:
+    """The first kind, by format: in the plane, of three axes every pair, or across parallel axes.
+
+    A printed picture of points in space does not say where they are.
+    """
+    pairs = [*combinations(range(len(figure.axes)), 2)]
+    wide = {"width": 2 * WIDTH} if figure.parallel else {}
+    panels = 1 if figure.parallel else len(pairs)
+    with _drawing():
+        canvas, axes = _panels(panels, below=_rows(figure.labels, panels), **wide)
+        for ax, pair in zip(axes, pairs, strict=False):
+            if figure.parallel:
+                _parallel(ax, figure, looks)
+            else:
+                _front_panel(ax, figure, looks, pair)
+        _legend(canvas, figure.labels, looks)
+        return _files(canvas)
+
+
+def _front_panel(
+    ax: Any, figure: FrontFigure, looks: Mapping[str, Look], pair: tuple[int, int]
+) -> None:
+    kind = figure.kinds[0]
+    if kind in figure.known:
+        ax.plot(*_pair(figure.known[kind], pair), color="#888", linewidth=0.8)
+    for dots in (dots for dots in figure.dots if dots.kind == kind):
+        look, x_y = looks[dots.label], _pair(dots.at, pair)
+        if figure.joined and not dots.dominated:
+            ax.step(*x_y, where="post", color=look.colour, alpha=0.5, linewidth=0.8)
+        filled = "none" if dots.dominated else look.colour
+        style = {"color": look.colour, "markerfacecolor": filled, "linestyle": ""}
+        ax.plot(*x_y, marker=look.marker, **style)
+    x, y = (_text(shortened(figure.axes[i], LONGEST_TITLE)) for i in pair)
+    ax.set(xlabel=x, ylabel=y)
+
+
+def _pair(at: Sequence[Sequence[float]], pair: tuple[int, int]) -> list[list[float]]:
+    return [[_drawable(p[i]) for p in at] for i in pair]
+
+
+def _parallel(ax: Any, figure: FrontFigure, looks: Mapping[str, Look]) -> None:
+    kind = figure.kinds[0]
+    for dots in (dots for dots in figure.dots if dots.kind == kind):
+        look, line = looks[dots.label], ":" if dots.dominated else "-"
+        filled = "none" if dots.dominated else look.colour
+        for at in dots.at:
+            style = {"color": look.colour, "linestyle": line, "markerfacecolor": filled}
+            ax.plot(figure.relative(kind, at), marker=look.marker, **style)
+    names = [_text(shortened(name)) for name in figure.axes]
+    ax.set_xticks(range(len(names)), names)
+    ax.set_yticks([0, 1], ["least", "largest"])
 
 
 @contextmanager

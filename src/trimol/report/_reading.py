@@ -11,13 +11,14 @@ from typing import Any, NamedTuple, TypeVar
 from torch import Tensor
 
 from trimol._failures import UserError
-from trimol.runs import store
+from trimol.report._diagnosed import Diagnosed
+from trimol.runs import diagnosis, store
 from trimol.runs import study as results
 from trimol.runs._storage import StoreError
 from trimol.runs.store import StoredRun
 from trimol.runs.study import Study, is_fact, is_number, within
 
-FoundT = TypeVar("FoundT", StoredRun, Study)
+FoundT = TypeVar("FoundT", StoredRun, Study, Diagnosed)
 
 
 class Found(NamedTuple):
@@ -26,6 +27,7 @@ class Found(NamedTuple):
     runs: list[StoredRun]
     studies: list[Study]
     left_out: list[str]
+    diagnoses: list[Diagnosed]
 
 
 def read(folder: Path) -> Found:
@@ -34,7 +36,10 @@ def read(folder: Path) -> Found:
     studies = _readable(results.files_in(folder), lambda file: _study(file, folder), left_out)
     homes = [study.folder for study in studies]
     own = [file for file in store.configs_in(folder) if not {*homes} & {*file.parent.parents}]
-    return Found(_readable(own, lambda file: _run(file, folder), left_out), studies, left_out)
+    runs = _readable(own, lambda file: _run(file, folder), left_out)
+    said = sorted(folder.rglob(diagnosis.FILE))
+    told = _readable(said, lambda file: _diagnosis(file, folder), left_out)
+    return Found(runs, studies, left_out, told)
 
 
 def _readable(
@@ -59,6 +64,11 @@ def _readable(
 def _study(file: Path, folder: Path) -> Study:
     _check_within(folder, file)
     return results.load(file.parent)
+
+
+def _diagnosis(file: Path, folder: Path) -> Diagnosed:
+    _check_within(folder, file)
+    return Diagnosed(diagnosis.read(file.parent))
 
 
 def _run(file: Path, folder: Path) -> StoredRun | None:

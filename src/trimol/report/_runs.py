@@ -71,10 +71,9 @@ def comparisons(runs: Iterable[StoredRun]) -> list[Comparison]:
         _title(group[0], alone=names.count(name) == 1)
         for group, name in zip(by_task, names, strict=True)
     ]
-    slugs = _slugs(titles)
     return [
         Comparison(title, slug, _objectives(group), _settings(group))
-        for title, slug, group in zip(titles, slugs, by_task, strict=True)
+        for title, slug, group in zip(titles, slugs(titles), by_task, strict=True)
     ]
 
 
@@ -164,15 +163,16 @@ def command(config: RunConfig) -> str:
         flags["watch-every"] = config.watch_every
     if config.watch_full_every:
         flags["watch-full-every"] = config.watch_full_every
-    if config.optimizer is not None:
-        flags["optimizer"] = config.optimizer
+    flags |= config.movement
     if config.precision != "no":
         flags["precision"] = config.precision
     # With the prefix, a hyper-parameter is never taken for a flag of the command.
     own = {f"method.{name}": value for name, value in config.hyperparameters.items()}
     words = ["trimol", "run", config.task]
     for name, value in {**flags, **own}.items():
-        words += [f"--{name}", _typed(value)]
+        parts = value if isinstance(value, Mapping) else {"": value}
+        for objective, part in parts.items():  # a bound for each of some objectives
+            words += [f"--{name}.{objective}".removesuffix("."), _typed(part)]
     for name, value in config.task_options.items():
         words += ["--option", f"{name}={_typed(value)}"]
     return shlex.join(words)
@@ -220,7 +220,7 @@ def _title(run: StoredRun, *, alone: bool) -> str:
     return f"{name} ({', '.join(options + source)})"
 
 
-def _slugs(titles: Sequence[str]) -> list[str]:
+def slugs(titles: Sequence[str]) -> list[str]:
     """Short names of plain letters, distinct also where case is not told apart."""
     slugs: list[str] = []
     for title in titles:

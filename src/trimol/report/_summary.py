@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimol.errors import conflict_over_runs
+from trimol.methods._registry import BASELINE
 from trimol.report._numbers import (
     count,
     counts,
@@ -19,11 +20,12 @@ from trimol.report._numbers import (
 )
 from trimol.report._runs import Comparison, Setting, columns, flattened, last, unmoved
 from trimol.report._triangle import AXES, Triangle
+from trimol.runs._sentences import compared
 from trimol.runs.statistics import finite_mean
 from trimol.runs.store import DIRECTION, StoredRun
 from trimol.runs.study import COLUMNS, Row, Study
+from trimol.runs.verdict import judge_runs
 
-MOST_NAMED = 4
 LONGEST_REASON = 400  # letters of why a run failed, where all runs are told of
 # These of a study's row have a column of their own beside the setting's.
 VERDICT, PAPER_SPREAD, HALF = "verdict", "paper_std", "ci"
@@ -38,8 +40,8 @@ class Table:
 
 
 def headline(comparison: Comparison) -> tuple[str, ...]:
-    """What was compared, which method ended with the smallest errors, and whose λ did not move."""
-    return (_compared(comparison), *_smallest(comparison), *_unmoved(comparison))
+    """What was compared, what differs beyond noise, and whose λ did not move."""
+    return (_compared(comparison), *_found(comparison), *_unmoved(comparison))
 
 
 def final(comparison: Comparison) -> Table:
@@ -170,17 +172,17 @@ def _compared(comparison: Comparison) -> str:
     )
 
 
-def _smallest(comparison: Comparison) -> list[str]:
-    """Which setting has the smallest mean of each error, and whether its interval stands apart."""
-    if len(comparison.ranked) < 2:
+def _found(comparison: Comparison) -> list[str]:
+    """What differs from static weighting beyond noise: by the rule of `trimol.runs.verdict`."""
+    finished = {s.label: s.runs for s in comparison.settings if s.finished}
+    if len(finished) < 2:
         return []
-    parts = []
-    for name, column in AXES:
-        ends = {s.label: last(s.runs, column) for s in comparison.ranked}
-        known = {label: e for label, e in ends.items() if any(map(math.isfinite, e))}
-        if len(known) > 1:
-            parts.append(f"{name} error {column}: {_lowest(known)}")
-    return [f"Smallest {'; '.join(parts)}."] if parts else []
+    first = next(
+        (s.label for s in comparison.settings if s.finished and s.method == BASELINE),
+        next(iter(finished)),
+    )
+    others = {label: runs for label, runs in finished.items() if label != first}
+    return compared(*judge_runs({first: finished[first], **others}))
 
 
 def _unmoved(comparison: Comparison) -> list[str]:
@@ -192,22 +194,6 @@ def _unmoved(comparison: Comparison) -> list[str]:
         f"λ stayed within 1 % of its start in every run of {listed(labels)}: in effect, weights "
         "that do not change."
     ]
-
-
-def _lowest(ends: dict[str, list[float]]) -> str:
-    means = {label: finite_mean(values) for label, values in ends.items()}
-    best = min(means, key=lambda label: means[label].estimate)
-    text = f"{best}, {estimated(means[best], len(ends[best]))}"
-    if means[best].half is None:
-        return f"{text} (one seed)"
-    near = [
-        label
-        for label, other in means.items()
-        if label != best and other.half is not None and other.low <= means[best].high
-    ]
-    if len(near) > MOST_NAMED:
-        return f"{text} (intervals overlap with {len(near)} others)"
-    return f"{text} (intervals overlap: {listed(near)})" if near else text
 
 
 def _in_one_unit(column: Sequence[Sequence[float]]) -> tuple[int, list[str]]:

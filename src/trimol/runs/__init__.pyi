@@ -1,6 +1,6 @@
 from trimol.runs.comparison import Comparison as Comparison
 from trimol.runs.comparison import Difference as Difference
-from trimol.runs.comparison import compare as compare
+from trimol.runs.comparing import compare as compare
 from trimol.runs.comparison import differences as differences
 from trimol.runs.comparison import summarise as summarise
 from trimol.runs.config import RunConfig as RunConfig
@@ -8,6 +8,12 @@ from trimol.runs.config import configure as configure
 from trimol.runs._execute import execute as execute
 from trimol.runs._pool import execute_all as execute_all
 from trimol.runs._storage import StoreError as StoreError
+from trimol.runs.diagnosis import Diagnosis as Diagnosis
+from trimol.runs.diagnosis import diagnose as diagnose
+from trimol.runs.trial import Trial as Trial
+from trimol.runs.trial import TrialPlan as TrialPlan
+from trimol.runs.verdict import Gain as Gain
+from trimol.runs.verdict import Verdict as Verdict
 from trimol.runs.tuning import Candidate as Candidate
 from trimol.runs.tuning import TuningPlan as TuningPlan
 from trimol.runs.tuning import Outcome as Outcome
@@ -15,4 +21,10 @@ from trimol.runs.tuning import drop as drop
 from trimol.runs.tuning import compare_tuned as compare_tuned
 from trimol.runs._signals import Interrupted as Interrupted
 from trimol.runs.store import StoredRun as StoredRun
+from trimol.runs._variants import Variant as Variant
 from trimol.runs.study import Row as Row
+from trimol.runs._trials import SweepPlan as SweepPlan
+from trimol.runs._sweep_results import Sweep as Sweep
+from trimol.runs.searching import sweep as sweep
+from trimol.runs.front_study import front as front
+from trimol.runs._front_points import Front as Front

@@ -7,6 +7,7 @@ from typing import Any
 
 from trimol.runs.config import RunConfig, configure, hyperparameters_of, is_number
 from trimol.tasks.task import Goals
+from trimol.training.loop import Schedule
 
 CHECKPOINTS = 5  # of a run, if nothing interrupts it
 
@@ -19,15 +20,17 @@ class Candidate:
         lr: α.
         hyperparameters: The method's own, by name.
         task_options: Options of the task that go with it, such as ``weight_decay``.
+        schedule: How α falls to 0 over the steps; None: it stays.
     """
 
     lr: float
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     task_options: Mapping[str, Any] = field(default_factory=dict)
+    schedule: Schedule | None = None
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """All of it, by name."""
+        """All of it that may be numbers, by name."""
         return {"lr": self.lr, **self.hyperparameters, **self.task_options}
 
 
@@ -46,6 +49,8 @@ class Series:
         epochs: How many epochs a run has.
         options: The task's options.
         measure_epochs: Epochs between measurements; 0 for the end only.
+        validation_only: Whether runs are only looked at on validation data, at their end.
+        hold_out: Samples of train that are the validation data of a task without.
     """
 
     label: str
@@ -58,6 +63,8 @@ class Series:
     epochs: int
     options: Mapping[str, Any] = field(default_factory=dict)
     measure_epochs: int = 0
+    validation_only: bool = False
+    hold_out: int = 0
 
     @property
     def steps(self) -> int:
@@ -71,12 +78,15 @@ class Series:
             self.task,
             self.method,
             lr=candidate.lr,
+            schedule=candidate.schedule,
             hyperparameters={**own, **candidate.hyperparameters},
             task_options={**self.options, **candidate.task_options},
             steps=self.steps,
             batch_size=self.batch_size,
             seed=seed,
-            score_every=self.epoch,
+            score_every=0 if self.validation_only else self.epoch,
+            validation_only=self.validation_only,
+            hold_out=self.hold_out,
             measure_every=self.epoch * self.measure_epochs,
             checkpoint_every=max(1, self.steps // CHECKPOINTS),
         )

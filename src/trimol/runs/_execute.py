@@ -1,5 +1,6 @@
 """Execute a run in a folder of its own: start it, go on with it, or return it if it is finished."""
 
+import copy
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -121,7 +122,11 @@ def task_for(config: RunConfig) -> Task:
     """
     if config.source != source(config.task):
         raise StoreError(f"{config.task} has changed since this run was configured")
-    return (task_of if config.source is None else load)(config.task, config.task_options)
+    task = (task_of if config.source is None else load)(config.task, config.task_options)
+    if config.hold_out:
+        task = copy.copy(task)  # the one of `task_of` is for all runs
+        task.hold_out = config.hold_out
+    return task
 
 
 def _agreed(decide: Callable[[], bool], where: Any) -> bool:
@@ -349,11 +354,12 @@ class Execution:
         # Of runs that train together each has its share.
         took = {"seconds": time.monotonic() - self.began, "measuring": self.measuring}
         share = {name: seconds / len(self.journals) for name, seconds in took.items()}
+        goals = self.program.task.goals
         if self.writes:
             earlier(self.checkpoint).unlink(missing_ok=True)
         for place, direction in directions.items():
             model = self.program.module(place).state_dict()
-            self.journals[place].finish(model=model, direction=direction, took=share)
+            self.journals[place].finish(model=model, direction=direction, took=share, goals=goals)
 
 
 class _Alone:
@@ -420,5 +426,5 @@ def started(task: Task, config: RunConfig) -> Run:
         optimizer=config.optimizer,
     )
     if config.watch_every:
-        run.watch = watched(run, config.watch_every, config.watch_full_every)
+        run.watch = watched(run, config.watch_every, full_every=config.watch_full_every)
     return run

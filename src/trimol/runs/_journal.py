@@ -29,6 +29,7 @@ from trimol.runs._storage import (
     write_tensors,
 )
 from trimol.runs.config import RunConfig
+from trimol.tasks.task import Goals
 from trimol.training import Diverged
 from trimol.training.records import Record
 
@@ -132,7 +133,12 @@ class Journal:
         self.when = time.monotonic()
 
     def finish(
-        self, *, model: dict[str, Tensor], direction: Tensor | None, took: dict[str, float]
+        self,
+        *,
+        model: dict[str, Tensor],
+        direction: Tensor | None,
+        took: dict[str, float],
+        goals: Goals,
     ) -> None:
         """Write the last files."""
         self.write_tables()
@@ -146,6 +152,7 @@ class Journal:
             "samples": record["samples"],
             **{name: round(seconds, 3) for name, seconds in took.items()},
             "finished": now(),
+            **({"goals": {name: dict(own) for name, own in goals.items()}} if goals else {}),
             "digests": {name: own for name, own in self.digests.items() if name in store.LAST},
         }
         self._write(write_json, store.SUMMARY, summary)

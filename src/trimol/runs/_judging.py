@@ -6,7 +6,7 @@ Scores are a run's ``scores.parquet``: one row an epoch, ``validation_loss/<obje
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import polars
@@ -93,15 +93,56 @@ def jointly(
     return scores.row(known.index(min(known)), named=True)
 
 
-def standing(columns: Mapping[str, Sequence[float]], metrics: Mapping[str, str]) -> list[float]:
-    """One number a row, larger for the better: see `chosen`."""
-    scales = {metric: fmean(map(abs, columns[metric])) or 1.0 for metric in metrics}
-    if len(scales) == 1:  # nothing to weigh against: the values themselves, not rounded
-        scales = dict.fromkeys(scales, 1.0)
+def standing(
+    columns: Mapping[str, Sequence[float]],
+    metrics: Mapping[str, str],
+    scales: Mapping[str, float] | None = None,
+) -> list[float]:
+    """One number a row, larger for the better: see `chosen`.
+
+    ``scales`` are what a metric's values are relative to; by default their mean size.
+    """
+    if len(metrics) == 1:  # nothing to weigh against: the values themselves, not rounded
+        scales = dict.fromkeys(metrics, 1.0)
+    elif scales is None:
+        scales = {metric: fmean(map(abs, columns[metric])) or 1.0 for metric in metrics}
     rows = len(next(iter(columns.values())))
     return [
         fmean(-_SIGNS[way] * columns[name][row] / scales[name] for name, way in metrics.items())
         for row in range(rows)
+    ]
+
+
+def gains(each: Sequence[Mapping[str, float]], goals: Goals) -> list[float]:
+    """How much better than the median each of several settings is, in per cent: one number each.
+
+    For every goal the difference from the median of all, relative to it, so that a setting that
+    went astray moves no scale; the mean by objective first, as in `drop`. Larger is better.
+
+    Example:
+        >>> goals = {"a": {"accuracy": "higher"}, "b": {"error": "lower"}}
+        >>> found = ((0.5, 2.0), (0.8, 1.0), (0.4, 9.0))
+        >>> each = [{"accuracy": a, "error": e} for a, e in found]
+        >>> [round(gain) for gain in gains(each, goals)]
+        [0, 55, -185]
+    """
+    checked_goals(goals)
+    names = [metric for metrics in goals.values() for metric in metrics]
+    middles = {name: median(own[name] for own in each) for name in names} if each else {}
+    scales = {
+        name: abs(middle) or fmean(abs(own[name]) for own in each) or 1.0
+        for name, middle in middles.items()
+    }
+    return [
+        100
+        * fmean(
+            fmean(
+                -_SIGNS[way] * (own[metric] - middles[metric]) / scales[metric]
+                for metric, way in metrics.items()
+            )
+            for metrics in goals.values()
+        )
+        for own in each
     ]
 
 

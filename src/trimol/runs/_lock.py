@@ -1,6 +1,7 @@
 """One process a folder: a lock that dies with its owner."""
 
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,26 +13,29 @@ from trimol.runs._storage import StoreError
 FILE = ".lock"
 
 
+class InUse(StoreError):
+    """Another process works in a folder."""
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keep other processes from working in a folder.
 
     The system lets go of the lock when its owner ends, however it ends: a lock file that a killed
-    process left behind locks nothing.
+    process left behind locks nothing. On a file server the lock of a machine that is gone lasts
+    until its lease ends (90 seconds with NFS 4).
     """
     file = folder / FILE
     lock = FileLock(file, timeout=0)
     try:
         lock.acquire()
     except Timeout:
-        raise StoreError(
-            f"{folder} is in use by process {_owner(file)}: wait for its end"
-        ) from None
+        raise InUse(f"{folder} is in use by process {_owner(file)}: wait for its end") from None
     except OSError as error:
         raise StoreError(f"cannot write to the folder {folder}: {error.strerror}") from error
     try:
         with suppress(OSError):  # some systems let nobody write to a file that is locked
-            file.write_text(str(os.getpid()))
+            file.write_text(f"{os.getpid()} on {platform.node()}")
         yield
     finally:
         lock.release()

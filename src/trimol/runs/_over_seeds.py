@@ -8,7 +8,7 @@ import polars
 
 from trimol.runs import store
 from trimol.runs._journal import Progress, StepCount
-from trimol.runs._pool import cores, execute_all
+from trimol.runs._pool import at_a_time, execute_all
 from trimol.runs.comparison import folder_name, readings
 from trimol.runs.config import RunConfig
 from trimol.runs.store import StoredRun
@@ -22,6 +22,7 @@ def run_over_seeds(
     watch: Progress | None = None,
     *,
     jobs: int | None = None,
+    on: str | None = None,
 ) -> list[list[StoredRun | Diverged]]:
     """Run each setting with so many seeds, or read what is finished.
 
@@ -30,7 +31,8 @@ def run_over_seeds(
         seeds: The seeds of each, or how many it has: then from 0.
         folder: Where runs are kept, in a folder that belongs to studies: reports pass over them.
         watch: Called with (done, total), in steps of all runs.
-        jobs: How many at a time; as many as there are cores by default.
+        jobs: How many at a time; by default as many as there are cores, here or on a cluster.
+        on: A Ray cluster to run them on (`execute_all`).
 
     Returns:
         For each setting its runs in the order of the seeds; where one diverged, that it did.
@@ -40,7 +42,7 @@ def run_over_seeds(
     count = StepCount(sum(config.steps for config, _ in runs.values()), watch)
     for config, path in runs.values():
         count(config, config.steps if (path / store.SUMMARY).exists() else 0)
-    executed = execute_all(list(runs.values()), jobs=jobs or cores(), watch=count)
+    executed = execute_all(list(runs.values()), jobs=at_a_time(jobs, on), watch=count, on=on)
     by_key = dict(zip(runs, executed, strict=True))
     return [[by_key[config.key] for config in own] for own in each]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from trimol.runs import store
 from trimol.runs._candidates import Candidate, Series
 from trimol.runs._journal import Progress, StepCount
-from trimol.runs._pool import execute_all
+from trimol.runs._pool import at_a_time, execute_all
 from trimol.runs._storage import StoreError, make_folder
 from trimol.runs.store import StoredRun
 from trimol.training import Diverged
@@ -23,8 +23,18 @@ class RunFolders:
     ``runs`` from then on.
     """
 
-    def __init__(self, path: Path, jobs: int, total: int, watch: Progress | None = None) -> None:
-        self.path, self.jobs = path, jobs
+    def __init__(
+        self,
+        path: Path,
+        total: int,
+        watch: Progress | None = None,
+        *,
+        jobs: int | None,
+        on: str | None = None,
+        together: bool = False,
+    ) -> None:
+        self.path, self.jobs, self.on = path, at_a_time(jobs, on), on
+        self.together = together
         self.count = StepCount(total, watch)
 
     def execute(self, wanted: Sequence[Wanted]) -> list[StoredRun | Diverged]:
@@ -33,7 +43,9 @@ class RunFolders:
             (series.config(candidate, seed), self._place(series, candidate) / f"seed-{seed}")
             for series, candidate, seed in wanted
         ]
-        executed = execute_all(runs, jobs=self.jobs, watch=self.count, together=False)
+        executed = execute_all(
+            runs, jobs=self.jobs, watch=self.count, together=self.together, on=self.on
+        )
         for (config, folder), run in zip(runs, executed, strict=True):
             self.count(config, config.steps)
             if isinstance(run, StoredRun):  # a finished run is never resumed

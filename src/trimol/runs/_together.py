@@ -136,6 +136,7 @@ def execute_together(unit: Unit, watch: Watch | None) -> dict[Path, Diverged]:
             else Journal(config, folder, watch)
             for place, (config, folder) in enumerate(unit.jobs)
         ]
+        _take_up(unit, journals)
         stack.enter_context(stating(journals))
         stack.enter_context(contained(configs[0].task))
         program = _Together(task_for(configs[0]), unit)
@@ -151,6 +152,14 @@ def execute_together(unit: Unit, watch: Watch | None) -> dict[Path, Diverged]:
             raise
         _discard(unit.file)
     return {j.path: j.failed for j in journals if j.path is not None and j.failed is not None}
+
+
+def _take_up(unit: Unit, journals: Sequence[Journal]) -> None:
+    """Give the newest checkpoint that is whole its name: a worker may have died while it wrote."""
+    assert unit.file is not None
+    pairs = zip(unit.jobs, journals, strict=True)
+    asked = {folder.absolute(): (c, folder) for (c, folder), own in pairs if not own.along}
+    newest(unit.file, partial(_step_of, unit.file, asked))
 
 
 def _discard(file: Path) -> None:

@@ -146,6 +146,7 @@ def of_candidates(
             "lr": candidate.lr,
             "hyperparameters": json.dumps(dict(candidate.hyperparameters)),
             "task_options": json.dumps(dict(candidate.task_options)),
+            "schedule": candidate.schedule,
             "seeds": len(scores[number]),
             "score": levels[number],
             "chosen": number == first,

@@ -1,24 +1,18 @@
-"""Compare methods on a task: the same starts and the same samples for all, several seeds."""
+"""What came of the runs of a comparison: means over seeds, and differences run by run."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import mean
 from typing import Any
 
 from torch import Tensor
 
-from trimol._checks import whole_number
-from trimol._failures import BadValue
 from trimol.errors._conflict import conflict_over_runs
-from trimol.runs._journal import Watch
-from trimol.runs._pool import execute_all
-from trimol.runs.config import RunConfig, configure, equal_steps, task_of
+from trimol.runs.config import RunConfig, task_of
 from trimol.runs.statistics import LEVEL, Paired, holm, interval
 from trimol.runs.store import StoredRun
 from trimol.runs.study import Row, row
-from trimol.training import Diverged
 
 ERRORS = ("R_opt", "R_pop", "R_gen", "E_ca", "E_caw")
 # What steps that were looked at did (:mod:`trimol.training.records`).
@@ -36,13 +30,19 @@ class Comparison:
 
     Attributes:
         task: The task, as it was given.
-        runs: The finished runs of each method, in the order of the seeds.
+        runs: The finished runs of each method, by its label, in the order of the seeds.
         failed: The configurations of runs that diverged, each with what was said about it.
+        labels: The labels of runs that are of a variant, by the run's key.
     """
 
     task: str
     runs: dict[str, list[StoredRun]]
     failed: list[tuple[RunConfig, str]]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def label(self, config: RunConfig) -> str:
+        """What the method of a run is called here."""
+        return self.labels.get(config.key, config.method)
 
 
 @dataclass(frozen=True)
@@ -78,105 +78,6 @@ class Difference:
         return self.p is not None and self.p < 1 - LEVEL
 
 
-def compare(
-    task: str,
-    methods: Sequence[str],
-    *,
-    folder: Path | str,
-    seeds: int,
-    steps: int,
-    batch_size: int = 64,
-    task_options: Mapping[str, Any] | None = None,
-    hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
-    lr: Mapping[str, float] | None = None,
-    rho: float = 0.0,
-    measure_every: int = 0,
-    score_every: int = 0,
-    checkpoint_every: int | None = None,
-    precision: str = "no",
-    optimizer: str | None = None,
-    watch_every: int = 0,
-    watch_full_every: int = 0,
-    jobs: int = 1,
-    watch: Watch | None = None,
-    together: bool = False,
-    retry: bool = False,
-    say: Callable[[str], None] | None = None,
-) -> Comparison:
-    """Train a task with each method, ``seeds`` times, at equal samples.
-
-    Run i of every method starts from the same parameters and sees the same samples. A method whose
-    batches grow takes as many steps as the samples of the others allow. Runs are executed in
-    folders of their own below ``folder``: finished ones are not run again, killed ones go on.
-
-    Args:
-        task: A task's name, or ``path/to/file.py:Class``; its settings say how to run each method.
-        methods: The methods' names; the first is the one that the others are compared with.
-        folder: Where the runs are stored.
-        seeds: Runs of each method.
-        steps: Steps of each run.
-        batch_size: Samples per step.
-        task_options: Keyword arguments of the task's constructor.
-        hyperparameters: Of some methods, by name; they go before the task's settings.
-        lr: Of some methods, by name.
-        rho: ρ of the conflict-avoiding weights that λ is measured against.
-        measure_every: Measure at every so many steps; with 0 at the end only.
-        score_every: After every so many steps, the metrics on validation and test data.
-        checkpoint_every: Steps between checkpoints; a fifth of the run by default.
-        precision: ``"no"``, ``"bf16"`` or ``"fp16"``.
-        optimizer: The same for all methods, by its name (`RunConfig`); None: the task's own.
-        watch_every: Look at every so many steps whether it raised a loss; with 0 never.
-        watch_full_every: At every so many of these looks, the same on all training data.
-        jobs: How many runs at a time, in processes of their own.
-        watch: Called with a run's configuration, its steps done and, after a measurement, the
-            record.
-        together: Whether runs that differ in their seed only train together, where the model is
-            small and task and method allow it: faster, and to rounding only what `execute` makes
-            of each.
-        retry: Whether runs that diverged before are trained again.
-        say: Told, in a line each, of runs that failed before for another reason: these are tried
-            again.
-
-    Raises:
-        Diverged: Every run diverged. Where some did, the others go on: see `Comparison.failed`.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     both = compare("digits", ["static", "modo"], folder=folder, seeds=2, steps=10)
-        >>> {method: len(runs) for method, runs in both.runs.items()}
-        {'static': 2, 'modo': 2}
-    """
-    if not methods or len(set(methods)) < len(methods):
-        raise BadValue(f"methods must be one or more different names, found {list(methods)}")
-    counts = {name: equal_steps(task, name, steps, batch_size, task_options) for name in methods}
-    configs = [
-        configure(
-            task,
-            name,
-            task_options=task_options,
-            hyperparameters=(hyperparameters or {}).get(name),
-            lr=(lr or {}).get(name),
-            steps=counts[name],
-            batch_size=batch_size,
-            seed=seed,
-            rho=rho,
-            measure_every=measure_every,
-            score_every=score_every,
-            checkpoint_every=max(1, steps // 5) if checkpoint_every is None else checkpoint_every,
-            precision=precision,
-            optimizer=optimizer,
-            watch_every=watch_every,
-            watch_full_every=watch_full_every,
-        )
-        for seed in range(whole_number("seeds", seeds, least=1))  # all methods, seed by seed
-        for name in methods
-    ]
-    jobs_ = [(config, Path(folder) / folder_name(config)) for config in configs]
-    executed = execute_all(jobs_, jobs=jobs, watch=watch, together=together, retry=retry, say=say)
-    return _comparison(task, methods, configs, executed)
-
-
 def folder_name(config: RunConfig) -> str:
     """What to call a run's folder: for people, and different for different configurations.
 
@@ -200,11 +101,14 @@ def summarise(compared: Comparison) -> list[Row]:
         metric of the task, on test data, an error, R_gen by its size, or a share of the steps that
         were looked at), ``mean``, ``std`` (None
         for a single seed), ``n``, ``paper``, ``ci`` (half the width of the 95 % interval of the
-        mean, by Student's t), and the settings: step size, hyper-parameters and steps.
+        mean, by Student's t), and the settings: step size, hyper-parameters and steps; of a variant
+        also ``variant_of``, the method's name.
     """
     rows = []
     for method, runs in compared.runs.items():
         settings = settings_of(runs[0].config) if runs else {}
+        if runs and method != runs[0].config.method:
+            settings["variant_of"] = runs[0].config.method
         each = [numbers(run.record) | _looked(run.record) for run in runs]
         for metric, values in columns(each).items():
             # A number goes before a setting of the same name.
@@ -238,8 +142,7 @@ def differences(compared: Comparison) -> list[Difference]:
     pairs = [
         (method, metric, pair)
         for method in others
-        for metric, pair in _paired(compared.runs[first], compared.runs[method]).items()
-        if all(map(math.isfinite, pair.apart))  # a metric that is NaN says that there is none
+        for metric, pair in paired(compared.runs[first], compared.runs[method]).items()
     ]
     return judged_together(first, pairs)
 
@@ -285,32 +188,17 @@ def columns(each: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
 
 def settings_of(config: RunConfig) -> dict[str, Any]:
     """What rows say of how a run was made."""
-    moved = {} if config.optimizer is None else {"optimizer": config.optimizer}
-    return {"lr": config.lr, **moved, **config.hyperparameters, "steps": config.steps}
+    return {"lr": config.lr, **config.movement, **config.hyperparameters, "steps": config.steps}
 
 
-def _comparison(
-    task: str,
-    methods: Sequence[str],
-    configs: Sequence[RunConfig],
-    executed: Sequence[StoredRun | Diverged],
-) -> Comparison:
-    runs: dict[str, list[StoredRun]] = {name: [] for name in methods}
-    failed = []
-    for config, result in zip(configs, executed, strict=True):
-        if isinstance(result, Diverged):
-            failed.append((config, str(result)))
-        else:
-            runs[config.method].append(result)
-    if len(failed) == len(configs):
-        raise Diverged(f"every run diverged; {failed[0][0].method}: {failed[0][1]}")
-    return Comparison(task, runs, failed)
+def paired(first: Sequence[StoredRun], second: Sequence[StoredRun]) -> dict[str, Paired]:
+    """First and second, seed by seed, of every number that both have.
 
-
-def _paired(first: Sequence[StoredRun], second: Sequence[StoredRun]) -> dict[str, Paired]:
-    """First and second, seed by seed, of every number that both have."""
+    A metric that is NaN says that there is none.
+    """
     before = {run.config.seed: numbers(run.record) for run in first}
     pairs = [(before.get(run.config.seed, {}), numbers(run.record)) for run in second]
     base = columns([{name: old[name] for name in own if name in old} for old, own in pairs])
     other = columns([{name: own[name] for name in own if name in old} for old, own in pairs])
-    return {name: Paired(base[name], other[name]) for name in other}
+    both = {name: Paired(base[name], other[name]) for name in other}
+    return {name: pair for name, pair in both.items() if all(map(math.isfinite, pair.apart))}

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -25,11 +26,13 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from trimol import methods
+from trimol._checks import Names, in_order
 from trimol._failures import BadValue
+from trimol.methods._registry import outline
 from trimol.tasks import Settings, Task, load
 from trimol.tasks import _answers as answers
 from trimol.tasks.loading import blaming, file_of, source
-from trimol.training._optimizers import GIVEN, OptimizerName
+from trimol.training._optimizers import GIVEN, OptimizerName, named, needs_optimizer
 from trimol.training.loop import Schedule
 
 # Changes what is on disk while a run goes on, not what comes out.
@@ -37,7 +40,7 @@ _WITHOUT_EFFECT = {"checkpoint_every"}
 # Came later than the first runs on disk: unset is how those were run, and their names stay.
 _LATER = {
     *("score_every", "measure_at", "validation_only", "schedule"),
-    *("optimizer", "watch_every", "watch_full_every"),
+    *("optimizer", "watch_every", "watch_full_every", "hold_out"),
 }
 _TASKS_KEPT = 4  # with their data
 _tasks: dict[tuple[str | None, ...], Task] = {}
@@ -53,7 +56,12 @@ def _keys_as_numbers(value: Any) -> Any:
     return value
 
 
+def _none_if_constant(value: Any) -> Any:
+    return None if value == "constant" else value
+
+
 Plain = Annotated[dict[str, Any], BeforeValidator(_keys_as_numbers)]
+Falling = Annotated[Schedule | None, BeforeValidator(_none_if_constant)]
 
 
 class RunConfig(BaseModel):
@@ -67,7 +75,8 @@ class RunConfig(BaseModel):
         lr: α, the step size of the optimizer.
         optimizer: ``"sgd"``, ``"momentum"`` (SGD with 0.9), ``"nesterov"``, ``"adam"``,
             ``"adamw"``, ``"rmsprop"`` or ``"adagrad"``, as torch has them; None: the task's own.
-        schedule: How α falls to 0 over the steps: ``"linear"`` or ``"cosine"``; None: it stays.
+        schedule: How α falls to 0 over the steps: ``"linear"`` or ``"cosine"``; None or
+            ``"constant"``: it stays.
         steps: How many steps to take.
         batch_size: Samples a step, over all draws (of the first step, where batches grow).
         seed: Decides the parameters at the start, the samples of every step and, where the task
@@ -85,6 +94,7 @@ class RunConfig(BaseModel):
             never.
         checkpoint_every: Save a checkpoint every so many steps; with 0 when interrupted only.
         precision: ``"no"`` (as the model is), ``"bf16"`` or ``"fp16"`` (mixed).
+        hold_out: Where the task has no validation data, so many samples of train become it.
         source: SHA-256 of the file of a user's own task.
 
     Example:
@@ -103,7 +113,7 @@ class RunConfig(BaseModel):
     hyperparameters: Plain = Field(default_factory=dict)
     lr: Annotated[FiniteFloat, Field(gt=0)]
     optimizer: OptimizerName | None = None
-    schedule: Schedule | None = None
+    schedule: Falling = None
     steps: NonNegativeInt
     batch_size: PositiveInt = 64
     seed: NonNegativeInt = 0
@@ -116,6 +126,7 @@ class RunConfig(BaseModel):
     watch_full_every: NonNegativeInt = 0
     checkpoint_every: NonNegativeInt = 0
     precision: Literal["no", "bf16", "fp16"] = "no"
+    hold_out: NonNegativeInt = 0
     source: str | None = None
 
     @field_validator("measure_at")
@@ -147,6 +158,12 @@ class RunConfig(BaseModel):
         text = json.dumps(decisive, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
+    @property
+    def movement(self) -> dict[str, str]:
+        """Optimizer and schedule, where they are not the default."""
+        own = {"optimizer": self.optimizer, "schedule": self.schedule}
+        return {name: value for name, value in own.items() if value is not None}
+
     def differences(self, other: "RunConfig") -> list[str]:
         """The names of the fields that decide the result and differ."""
         return [
@@ -171,7 +188,8 @@ def configure(
         task: A task's name, or ``path/to/file.py:Class``.
         method: The method's name.
         lr: α. By default the task's setting for this method.
-        hyperparameters: The method's own; they go before the task's settings.
+        hyperparameters: The method's own; they go before the task's settings. One number an
+            objective may also be given by the objectives' names: ``{"prefer": {"a": 1, "b": 0}}``.
         task_options: Keyword arguments of the task's constructor.
         others: The other fields of `RunConfig`.
 
@@ -186,7 +204,8 @@ def configure(
         trimol._failures.BadValue: static has no hyper-parameter 'gamma': it has weights, every, ...
     """
     known = hyperparameters_of(method)
-    settings = task_of(task, task_options).settings.get(method, Settings())
+    made = task_of(task, task_options)
+    settings = made.settings.get(method, Settings())
     chosen = {**settings.method, **(hyperparameters or {})}
     for name in chosen:
         if name not in known:
@@ -200,11 +219,22 @@ def configure(
         task=task if file is None else str(file.resolve()) + task.rpartition(".py")[2],
         task_options=dict(task_options or {}),
         method=method,
-        hyperparameters=chosen,
+        hyperparameters=_in_order(method, chosen, made.objectives),
         lr=settings.lr if lr is None else lr,
         source=source(task),
         **others,
     )
+
+
+def _in_order(method: str, values: Mapping[str, Any], objectives: Names) -> dict[str, Any]:
+    """Numbers by the objectives' names as lists, but for parameters that are such mappings."""
+    by_name = {p.name for p in outline(method).parameters if "Mapping[" in " ".join(p.types)}
+    return {
+        name: in_order(name, value, objectives)
+        if isinstance(value, Mapping) and name not in by_name
+        else value
+        for name, value in values.items()
+    }
 
 
 def steps_per_epoch(
@@ -285,6 +315,22 @@ def hyperparameters_of(method: str) -> tuple[str, ...]:
     parameters = inspect.signature(methods.get(method).__init__).parameters.values()
     own = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
     return tuple(name for name in own if name not in GIVEN)
+
+
+def check_method(config: RunConfig) -> None:
+    """Let a method look at its hyper-parameters before there is a model: a ValueError says why not.
+
+    >>> check_method(configure("digits", "modo", steps=1, hyperparameters={"gamma": -1.0}))
+    Traceback (most recent call last):
+    trimol._failures.BadValue: gamma must be a finite number of at least 0, found -1.0
+    """
+    stand_in = [torch.zeros(1, requires_grad=True)]
+    own = dict(config.hyperparameters)
+    if needs_optimizer(own):
+        own["optimizer"] = named(config.optimizer or "sgd", stand_in, config.lr)
+    methods.get(config.method)(
+        stand_in, task_of(config.task, config.task_options).objectives, **own
+    )
 
 
 def is_number(value: Any) -> bool:

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -270,10 +270,52 @@ def slope(x: Array, y: Array, *, resamples: int = 2000, seed: int = 0) -> Interv
     estimate = float(power(y.mean(0)))
     if np.isnan(estimate):
         raise BadValue("y must have positive means over units")
-    drawn = np.random.default_rng(seed).integers(len(y), size=(resamples, len(y)))
-    powers = power(y[drawn].mean(1))
-    low, high = np.nanquantile(powers, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(estimate, float(low), float(high), len(y))
+    powers = power(y[_resampled(len(y), resamples, seed)].mean(1))
+    return Interval(estimate, *_middle(powers), len(y))
+
+
+def bootstrap(
+    statistic: Callable[[NDArray[np.int64]], float],
+    units: int,
+    *,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Interval:
+    """A number of independent units (seeds) that is no mean of theirs, by a percentile bootstrap.
+
+    Such as the hypervolume of the points of all seeds together. A resample has fewer different
+    units than the whole. So what only grows with them, as a hypervolume does, lies at the upper
+    end of its interval. One unit has no interval.
+
+    Args:
+        statistic: The number, from the places of the units to take, of which some repeat.
+        units: How many there are.
+        resamples: How many times units are drawn.
+        seed: Names the draws.
+
+    Example:
+        >>> values = np.array([1.0, 2.0, 3.0, 10.0])
+        >>> print(bootstrap(lambda drawn: float(np.median(values[drawn])), 4))
+        2.5 [1, 10]
+    """
+    if units < 1:
+        raise BadValue(f"units must be at least 1, found {units}")
+    estimate = float(statistic(np.arange(units)))
+    if units < 2:
+        return Interval(estimate, -math.inf, math.inf, units)
+    values = [float(statistic(drawn)) for drawn in _resampled(units, resamples, seed)]
+    return Interval(estimate, *_middle(np.array(values)), units)
+
+
+def _resampled(units: int, resamples: int, seed: int) -> NDArray[np.int64]:
+    """Places of units, drawn with replacement: resamples × units."""
+    return np.random.default_rng(seed).integers(units, size=(resamples, units))
+
+
+def _middle(values: Array) -> tuple[float, float]:
+    """Between which the middle 95 % of the values are."""
+    low, high = np.nanquantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
 
 
 def _centre_and_half(values: Sequence[float], level: float = LEVEL) -> tuple[float, float]:

@@ -13,8 +13,9 @@
 - ``directions.pt``: these vectors at the steps that were asked for, by step, in single precision;
 - ``state.json``: who runs it, or why it stopped; until it is finished
   (:mod:`trimol.runs._run_state`);
-- ``summary.json``: the last record, what it took (of runs that train together, its share), and the
-  digests of the tables, parameters and vectors. It is there exactly if the run is finished.
+- ``summary.json``: the last record, what it took (of runs that train together, its share), the
+  task's goals, where it has any, and the digests of the tables, parameters and vectors. It is there
+  exactly if the run is finished.
 
 A run that is only looked at on validation data (``validation_only``) has these numbers in its
 record, and neither parameters nor vectors.
@@ -45,6 +46,7 @@ from trimol.runs._storage import (
     say,
 )
 from trimol.runs.config import RunConfig, one_line
+from trimol.tasks.loading import are_goals
 from trimol.training.records import COUNTS, Record, objectives_of
 
 CONFIG = "config.json"
@@ -224,6 +226,7 @@ def _summary(file: Path) -> dict[str, Any] | None:
         or not needed <= summary.keys()
         or not isinstance(summary.get("digests", {}), dict)
         or not summary.get("digests", {}).keys() <= LAST
+        or not are_goals(summary.get("goals", {}))
     ):
         raise Damaged(f"{file} is damaged or not ours: no summary of a run; move it away")
     return summary

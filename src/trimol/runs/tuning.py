@@ -33,7 +33,6 @@ from trimol.runs._candidates import Candidate, Series, beyond
 from trimol.runs._journal import Progress
 from trimol.runs._judging import checked_goals, chosen, drop, jointly, standing
 from trimol.runs._lock import locked
-from trimol.runs._pool import cores
 from trimol.runs._run_folders import RunFolders, Wanted
 from trimol.runs._storage import make_folder, write_table
 from trimol.runs._tuning_tables import ALONE, Judged, Values, judged, means
@@ -158,7 +157,12 @@ class Outcome:
 
 
 def compare_tuned(
-    plan: TuningPlan, folder: Path | str, *, jobs: int | None = None, watch: Progress | None = None
+    plan: TuningPlan,
+    folder: Path | str,
+    *,
+    jobs: int | None = None,
+    watch: Progress | None = None,
+    on: str | None = None,
 ) -> Outcome:
     """Run a comparison of tuned methods, or go on with it, or read what is finished.
 
@@ -168,14 +172,15 @@ def compare_tuned(
     Args:
         plan: What is compared.
         folder: Where the runs are kept.
-        jobs: How many runs at a time; as many as there are cores by default.
+        jobs: How many runs at a time; by default as many as there are cores, here or on a cluster.
         watch: Called with (done, total), in steps of all runs.
+        on: A Ray cluster to run them on (`trimol.runs.execute_all`).
 
     Raises:
         Diverged: A final run did, or every candidate of a method.
     """
     path = Path(folder)
-    planned = _Work(plan, path, jobs or cores(), watch)  # needs the data: before any folder
+    planned = _Work(plan, path, watch, jobs=jobs, on=on)  # needs the data: before any folder
     make_folder(path)
     with locked(path):
         outcome = planned.outcome()
@@ -187,7 +192,15 @@ def compare_tuned(
 class _Work:
     """One comparison of tuned methods at work."""
 
-    def __init__(self, plan: TuningPlan, folder: Path, jobs: int, watch: Progress | None) -> None:
+    def __init__(
+        self,
+        plan: TuningPlan,
+        folder: Path,
+        watch: Progress | None,
+        *,
+        jobs: int | None,
+        on: str | None,
+    ) -> None:
         self.plan = plan
         self.goals = _goals(plan)
         self.epoch = self._steps_per_epoch(plan.batch_size)
@@ -200,7 +213,7 @@ class _Work:
         }
         self.settings: dict[str, Candidate] = {}
         self.tuning: list[dict[str, Any]] = []
-        self.folders = RunFolders(folder, jobs, self._steps(), watch)
+        self.folders = RunFolders(folder, self._steps(), watch, jobs=jobs, on=on)
 
     def outcome(self) -> Outcome:
         plan, tried = self.plan, self._tried([*self.alone, *self.compared])

@@ -21,7 +21,7 @@ from trimol.data import IndependentDraws
 from trimol.gradients._params import checked
 from trimol.gradients.losses import as_vector
 from trimol.tasks.loading import TaskError, is_name
-from trimol.tasks.task import SAMPLES, Batch, Data, Task, summed
+from trimol.tasks.task import SAMPLES, Batch, Data, Task, holding_out, summed
 
 
 class BadAnswer(TaskError, BadType):
@@ -48,7 +48,8 @@ def data(task: Task, seed: int | None = None) -> Data:
     found = _asked(task, method, *given)
     if not isinstance(found, Data):
         raise _wrong(task, method, f"must return a trimol.tasks.Data, found {_kind(found)}")
-    return found
+    held_out = task.hold_out if found.validation is None else 0
+    return holding_out(found, held_out) if held_out else found
 
 
 def shared(task: Task, module: nn.Module) -> list[Tensor]:
@@ -138,6 +139,20 @@ def representation(task: Task, module: nn.Module) -> nn.Module | None:
     if found is not None and not isinstance(found, nn.Module):
         raise _wrong(task, "representation", f"must return a module or None, found {_kind(found)}")
     return found
+
+
+def front(task: Task, batch: Batch, points: int) -> Tensor | None:
+    """Points of the true front of some samples; None if it is not known."""
+    found = _asked(task, "front", batch, points)
+    if found is None:
+        return None
+    wanted = len(task.objectives)
+    if not isinstance(found, Tensor) or found.dim() != 2 or found.shape[1] != wanted:
+        kind = f"one of shape {tuple(found.shape)}" if isinstance(found, Tensor) else _kind(found)
+        raise _wrong(task, "front", f"must return a tensor of {wanted} columns, found {kind}")
+    if found.is_complex() or not len(found) or not found.isfinite().all():
+        raise _wrong(task, "front", "must return at least one point of finite numbers")
+    return found.detach()
 
 
 def tally(task: Task, module: nn.Module, batch: Batch) -> Mapping[str, Tensor]:

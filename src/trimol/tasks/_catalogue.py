@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 _BUILT_IN = {
     "digits": "trimol.tasks.digits:Digits",
     "quadratic": "trimol.tasks.quadratic:Quadratic",
+    "concave": "trimol.tasks.concave:Concave",
 }
 
 
@@ -19,7 +20,7 @@ def names() -> list[str]:
     """The names of all tasks.
 
     >>> names()[:3]
-    ['digits', 'quadratic', 'mnist']
+    ['digits', 'quadratic', 'concave']
     """
     return list(_places())
 

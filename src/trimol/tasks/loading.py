@@ -245,7 +245,7 @@ def _check_names(name: str, task: "Task") -> None:
     for attribute, fits, wanted in (
         ("name", _is_folder_name, "text that can name a folder"),
         ("objectives", _are_names, "a tuple of different names (text)"),
-        ("goals", _are_goals, 'metrics by objective, such as {"depth": {"error": "lower"}}'),
+        ("goals", are_goals, 'metrics by objective, such as {"depth": {"error": "lower"}}'),
         ("settings", _are_settings, "a trimol.tasks.Settings by method"),
         ("at_once", _is_count, "a whole number of at least 1"),
     ):
@@ -272,7 +272,12 @@ def _are_names(value: Any) -> bool:
     return named and len(set(value)) == len(value)
 
 
-def _are_goals(value: Any) -> bool:
+def are_goals(value: Any) -> bool:
+    """Whether it says by which metrics objectives are judged, and which way is better.
+
+    >>> are_goals({"depth": {"error": "lower"}}), are_goals({"depth": "error"})
+    (True, False)
+    """
     return isinstance(value, Mapping) and all(
         isinstance(metrics, Mapping)
         and all(is_name(metric) and way in ("higher", "lower") for metric, way in metrics.items())

@@ -22,7 +22,7 @@ from trimol._checks import nonnegative, whole_number
 from trimol._failures import BadValue
 from trimol.tasks._point import Formula
 from trimol.tasks._settings import read_settings
-from trimol.tasks.task import Data, Settings
+from trimol.tasks.task import Batch, Data, Settings
 
 Law = Literal["normal", "uniform"]
 
@@ -157,6 +157,11 @@ class Quadratic(Formula):
         along = ratios.min() + steps * (ratios.max() - ratios.min())
         shape: Tensor = torch.linalg.solve(self.matrix, z)
         return along[:, None] * shape
+
+    def front(self, batch: Batch, points: int) -> Tensor:
+        """F along the segment of the Pareto optimal points, at the samples' mean z."""
+        mean = batch[0].mean(0)
+        return self.values(self.pareto(mean, points), mean)
 
     def radius(self, z: Tensor, start: Tensor | None = None) -> float:
         r"""c_x: no iterate gets further from 0, for step sizes α ≤ 1/ℓ_{f,1} on these samples.

@@ -48,6 +48,25 @@ class Data:
                 )
 
 
+def holding_out(data: Data, count: int) -> Data:
+    """The data, with so many samples of train, always the same, as validation data instead.
+
+    >>> held = holding_out(Data(train=(torch.arange(10),), test=(torch.arange(3),)), 2)
+    >>> [len(part[0]) for part in (held.train, held.validation)]
+    [8, 2]
+    """
+    samples = len(data.train[0])
+    if not 0 < count < samples:
+        raise BadValue(f"hold_out must be from 1 to {samples - 1}, found {count}")
+    order = torch.randperm(samples, generator=torch.Generator().manual_seed(0))
+    held, kept = (places.sort().values for places in (order[:count], order[count:]))
+    return Data(
+        train=tuple(tensor[kept] for tensor in data.train),
+        test=data.test,
+        validation=tuple(tensor[held] for tensor in data.train),
+    )
+
+
 def _check_samples(name: str, samples: Any) -> None:
     if samples is None and name == "validation":
         return
@@ -117,6 +136,8 @@ class Task(ABC):
             ``{"depth": {"abs err": "lower"}}``. What is not judged by a metric has none.
         settings: How to run a method, by its name, where `Settings()` will not do.
         at_once: Samples of one pass of a measurement: fewer where samples are large.
+        hold_out: Where `data` has no validation data, so many samples of train become it; set by
+            what chooses settings on a task without.
 
     Example:
         A line through points that a second loss wants to be flat:
@@ -147,6 +168,7 @@ class Task(ABC):
     goals: Mapping[str, Mapping[str, Better]] = {}
     settings: ClassVar[Mapping[str, Settings]] = {}
     at_once: int = 1024
+    hold_out: int = 0
 
     @abstractmethod
     def model(self) -> nn.Module:
@@ -195,6 +217,17 @@ class Task(ABC):
         None, the default: every sample has every objective. Loss m is the mean over *its* samples.
         An objective that a batch has no sample of is absent from it: its loss must be 0, and
         connected to the graph, as `trimol.tasks.masked_mean` gives it.
+        """
+        return None
+
+    def front(self, batch: Batch, points: int) -> Tensor | None:
+        """The true Pareto front of these samples, points × M; None, the default: it is not known.
+
+        For tasks with a known answer, which `trimol.runs.front` then holds its points against.
+
+        Args:
+            batch: Samples, as `Data` holds them.
+            points: How many points, from one end to the other.
         """
         return None
 

@@ -77,7 +77,7 @@ def assess(run: Run, *, rho: float = 0.0) -> Assessment:
         (['cross-entropy', 'MSE', 'Huber'], ['accuracy'])
     """
     weights = next_weights(run)
-    train, test = (share_of(data, run.task.at_once) for data in (run.data.train, run.data.test))
+    train, test = (_share(data, run.task.at_once) for data in (run.data.train, run.data.test))
     with evaluating(run.model):
         errors = measure(
             lambda batch: answers.losses(run.task, run.model, place(run, batch)),
@@ -86,7 +86,7 @@ def assess(run: Run, *, rho: float = 0.0) -> Assessment:
             test=test,
             weights=weights,
             rho=rho,
-            size=lambda batch: samples_in(run.task, batch),
+            size=lambda batch: sample_counts(run.task, batch),
         )
     names = run.task.objectives
     return Assessment(
@@ -164,7 +164,7 @@ def scored(
 
 def _loss_tally(task: Task, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
     vector = answers.losses(task, model, batch, graph=False).double()
-    counts = torch.as_tensor(samples_in(task, batch)).to(vector).expand_as(vector)
+    counts = torch.as_tensor(sample_counts(task, batch)).to(vector).expand_as(vector)
     return {"losses": vector * counts, "counts": counts}
 
 
@@ -187,7 +187,7 @@ def _sums(
     """What a tally adds up to over all batches and all processes."""
     sums: dict[str, Tensor] = {}
     with evaluating(model), torch.no_grad():
-        for batch in share_of(data, task.at_once):
+        for batch in _share(data, task.at_once):
             told = tally(model, tuple(t.to(device) for t in batch))
             # In float64 whole numbers stay exact up to 2⁵³.
             own = {name: value.cpu().double() for name, value in told.items()}
@@ -225,7 +225,7 @@ def batches(data: Batch, size: int = Task.at_once) -> list[Batch]:
     return _cut(data, math.ceil(len(data[0]) / size))
 
 
-def share_of(data: Batch, size: int) -> list[Batch]:
+def _share(data: Batch, size: int) -> list[Batch]:
     """This process's share of the data, in as many batches as every other's."""
     processes = reduce.processes()
     most = math.ceil(len(data[0]) / processes)
@@ -233,7 +233,7 @@ def share_of(data: Batch, size: int) -> list[Batch]:
     return _cut(mine, math.ceil(most / size))
 
 
-def samples_in(task: Task, batch: Batch) -> float | Tensor:
+def sample_counts(task: Task, batch: Batch) -> float | Tensor:
     """How many samples a batch holds, of each objective if they differ."""
     counts = answers.counts(task, batch)
     return len(batch[0]) if counts is None else counts

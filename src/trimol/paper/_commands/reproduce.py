@@ -13,6 +13,7 @@ from trimol.cli._live import shown
 from trimol.cli._parse import parse
 from trimol.cli._reporting import UsageError, print_json, usage
 from trimol.cli._values import Maybe, Texts, count, typed
+from trimol.cli._where import On
 from trimol.paper import _studies as studies
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Options:
     """Multi-task: the same samples for all, or MoDo also with the paper's larger budget."""
     seeds: Annotated[Maybe[int], typed(count, "N", unset="per-study")] = None
     """Seeds, or trials."""
+    on: On = None
     out: Annotated[Path, typed(Path, "DIR")] = Path("runs/reproduce")
     """Where studies are kept, each in a folder of its own."""
     json: bool = False
@@ -81,6 +83,9 @@ def _names(options: Options) -> list[str]:
     with usage():  # before anything runs
         for name in names:
             studies.get(name).checked({"regime": options.regime, "budget": options.budget})
+    for name in options.names:
+        if options.on is not None and name != ALL and not studies.get(name).spread:
+            raise UsageError(f"--on: {name} has no runs that a cluster could take")
     return names
 
 
@@ -116,6 +121,7 @@ def _run(name: str, options: Options) -> "Study":
             watch=watch,
             regime=options.regime,
             budget=options.budget,
+            on=options.on,
         )
 
 

@@ -32,7 +32,7 @@ from trimol._failures import BadValue
 from trimol.paper._data.datasets import MissingData, locate
 from trimol.tasks._point import Formula
 from trimol.tasks._settings import read_settings
-from trimol.tasks.task import Data, Settings
+from trimol.tasks.task import Batch, Data, Settings
 
 Variant = Literal["corrected", "printed"]
 # The three initial points of the paper's figures.
@@ -191,6 +191,10 @@ class Toy(Formula):
         front = self.values(pareto, z.double())
         of_mean = self._least(z.double(), 0.0)
         return ToyAnswer(pareto[[0, -1]], of_mean, pareto, front)
+
+    def front(self, batch: Batch, points: int) -> Tensor:
+        """F along the Pareto optimal points, at the samples' mean z."""
+        return self.answer(batch[0].mean(0), points).front
 
     def _least(self, z: Tensor, share: float) -> Tensor:
         """The minimiser below x2 = 0 of the objectives weighted by (1 ± share) / 2."""

@@ -1,0 +1,222 @@
+"""Train a task for many preferences: a front of models to choose from, not one."""
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from trimol.cli import _method_list as method_list
+from trimol.cli import _setup as setup
+from trimol.cli._live import shown
+from trimol.cli._parse import parse
+from trimol.cli._reporting import UsageError, print_json, usage
+from trimol.cli._values import (
+    Maybe,
+    Names,
+    Texts,
+    count,
+    names,
+    numbers,
+    optimizer_name,
+    positive,
+    schedule_name,
+    typed,
+    whole,
+)
+from trimol.cli._where import Jobs, On
+from trimol.methods._registry import SPREADING, preferring
+
+if TYPE_CHECKING:
+    from trimol.runs import Front
+    from trimol.runs._variants import Variant
+
+STEPS = 500
+
+
+@dataclass(frozen=True)
+class Options:
+    """Train a task for many preferences: a front of models to choose from, not one.
+
+    Every point is an ordinary run. Finished ones are not run again and stopped ones go on: after
+    Ctrl-C, or to add methods, seeds or refined points, type the command again.
+
+    A task of your own is a class in a file, and the file is executed, as Python executes any: run
+    only files that you trust.
+    """
+
+    task: Positional[Annotated[str, typed(str, "TASK")]]
+    """A built-in task (see `trimol tasks`), or path/to/file.py:Class for your own."""
+    by: Annotated[Names, typed(names, "A,B,…")] = SPREADING
+    """The methods, which must take a preference; the others are compared with the first. Several
+    settings of one are METHOD:NAME=VALUE, as in stch:mu=0.1,stch:mu=1."""
+    points: Annotated[int, typed(count, "N")] = 10
+    """Preferences, spread evenly on the simplex."""
+    refine: Annotated[int, typed(whole, "N")] = 0
+    """Preferences that are added after these, where the front is thin."""
+    seeds: Annotated[int, typed(count, "N")] = 1
+    """How often each front is made."""
+    reference: Annotated[Maybe[Any], typed(numbers, "F1,F2,…", unset="from-the-runs")] = None
+    """The losses up to which the hypervolume is taken."""
+    lr: Annotated[Maybe[float], typed(positive, "ALPHA", unset="per-task")] = None
+    """Step size of every method that is not given its own; by default what the task has."""
+    schedule: Annotated[Maybe[str], typed(schedule_name, "NAME", unset="constant")] = None
+    """How the step size falls to 0 over the steps: constant (it stays), linear or cosine."""
+    optimizer: Annotated[Maybe[str], typed(optimizer_name, "NAME", unset="per-task")] = None
+    """sgd, momentum (SGD with 0.9), nesterov, adam, adamw, rmsprop or adagrad, as torch has them;
+    by default what the task has."""
+    steps: Annotated[Maybe[int], typed(count, "N", unset=f"{STEPS}")] = None
+    """Steps of each run."""
+    epochs: Annotated[Maybe[int], typed(count, "N", unset="none")] = None
+    """Passes through the data (of several sets, the longest), in place of steps."""
+    batch_size: Annotated[int, typed(count, "N")] = 64
+    """Samples a step, the same for every method."""
+    set: Annotated[UseAppendAction[Texts], arg(metavar="METHOD.NAME=VALUE")] = ()
+    """A step size, schedule or hyper-parameter, e.g. --set stch.mu=0.01; by default the task's."""
+    option: Annotated[UseAppendAction[Texts], arg(metavar="NAME=VALUE")] = ()
+    """An option of the task, e.g. --option hidden=128."""
+    jobs: Jobs = None
+    on: On = None
+    retry: bool = False
+    """Train runs again that diverged before; those that failed for another reason always are."""
+    out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK-front")] = None
+    """Where to save the runs."""
+    json: bool = False
+    """Print the result as JSON."""
+    quiet: bool = False
+    """Show no progress."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command and return the exit code."""
+    options = parse(Options, arguments, "front")
+    by = _checked_methods(options)
+    given = setup.checked_options(options.task, options.option)
+    steps = setup.steps(options, given, default=STEPS)
+    _check(options, by, given)
+    out = options.out or Path("runs", f"{setup.name_of(options.task, given)}-front")
+    command = shlex.join(["trimol", "front", *arguments])
+    found = _made(options, by, given, steps, out, command)
+    if options.json:
+        print_json(_for_machines(found, out))
+    else:
+        _show(found, out)
+    return 0
+
+
+def _checked_methods(options: Options) -> "list[Variant]":
+    by = method_list.read(options.by, options.set, flag="by")
+    known = preferring()
+    for variant in by:
+        if variant.method not in known:
+            raise UsageError(
+                f"--by must be methods that take a preference, {', '.join(known)}, found "
+                f"{variant.method!r}"
+            )
+    return by
+
+
+def _check(options: Options, by: "Sequence[Variant]", given: Mapping[str, Any]) -> None:
+    """Let the methods look at their hyper-parameters before anything runs."""
+    from trimol.runs.config import check_method, configure
+
+    with usage():
+        for variant in by:
+            own, rate = dict(variant.hyperparameters), variant.lr or options.lr
+            config = configure(
+                options.task,
+                variant.method,
+                lr=rate,
+                steps=1,
+                task_options=given,
+                hyperparameters=own,
+            )
+            check_method(config)
+
+
+def _made(
+    options: Options,
+    by: "Sequence[Variant]",
+    given: Mapping[str, Any],
+    steps: int,
+    out: Path,
+    command: str,
+) -> "Front":
+    """Run what is left to run, with progress shown."""
+    from trimol.cli._front_view import FrontView
+    from trimol.runs import front
+    from trimol.runs._pool import at_a_time
+
+    planned = (options.points + options.refine) * options.seeds
+    title = f"{options.task}: {planned} runs of {steps} steps by {', '.join(options.by)}"
+    view = FrontView(title, len(by) * planned, steps)
+    with usage(), shown(view, quiet=options.quiet) as changed:
+
+        def watch(config: Any, step: int, record: Any) -> None:
+            view.advance(config.key, step / max(1, config.steps))
+            changed()
+
+        found = front(
+            options.task,
+            by,
+            folder=out,
+            steps=steps,
+            points=options.points,
+            refine=options.refine,
+            seeds=options.seeds,
+            batch_size=options.batch_size,
+            task_options=given,
+            lr=options.lr,
+            schedule=options.schedule,
+            optimizer=options.optimizer,
+            reference=options.reference,
+            jobs=at_a_time(options.jobs, options.on),
+            on=options.on,
+            watch=watch,
+            retry=options.retry,
+            say=lambda line: print(line, file=sys.stderr),
+            command=command,
+        )
+        view.finish()
+    return found
+
+
+def _for_machines(found: "Front", out: Path) -> dict[str, Any]:
+    from trimol.report._front import sentences
+    from trimol.runs._front_tables import as_plain, front_study
+
+    study = front_study(found, out)
+    return {
+        **study.summary(),
+        "sentence": " ".join(sentences(study)),
+        "points": [as_plain(point, found) for point in found.points],
+        "reference": {name: list(at) for name, at in found.references.items()},
+        "failed": [{"key": config.key, "reason": said} for config, said in found.failed],
+        "files": [str(out / name) for name in ("study.json", *study.files)],
+    }
+
+
+def _show(found: "Front", out: Path) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from trimol.cli._tables import plain_table
+    from trimol.report._front import HOW_TO_READ, MARKS, listing, sentences
+    from trimol.runs._front_tables import front_study
+
+    console, study = Console(highlight=False, markup=False), front_study(found, out)
+    for content in (listing(study, method) for method in found.methods):
+        table = plain_table(*content.columns)
+        for row in content.rows:
+            table.add_row(*map(Text, row))
+        console.print(table)
+    for line in (MARKS, "", *sentences(study)):
+        console.print(fill(line, console.width))
+    for config, said in found.failed:
+        console.print(fill(f"Diverged: {config.method}, seed {config.seed}: {said}", console.width))
+    console.print(f"\n{fill(HOW_TO_READ, console.width)}\n")
+    console.print(f"A point's run is the folder {out}/*-RUN*. Next: trimol report {out}")

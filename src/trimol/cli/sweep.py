@@ -1,0 +1,206 @@
+"""Search for good settings of methods on validation data: grids, at random, or by TPE."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from trimol.cli import _setup as setup
+from trimol.cli import _space_list as space_list
+from trimol.cli._live import shown
+from trimol.cli._parse import parse
+from trimol.cli._reporting import print_json, usage
+from trimol.cli._values import (
+    Maybe,
+    Names,
+    Texts,
+    choice,
+    count,
+    names,
+    optimizer_name,
+    positive,
+    schedule_name,
+    typed,
+    whole,
+)
+from trimol.cli._where import Jobs, On
+from trimol.methods._registry import BASELINE, DEFAULT
+
+if TYPE_CHECKING:
+    from trimol.runs import Sweep, SweepPlan
+
+STEPS = 500
+
+
+def _rates(text: str) -> Any:
+    return space_list.read(text, positive)
+
+
+def _schedules(text: str) -> Any:
+    return space_list.read(text, schedule_name)
+
+
+_search = partial(choice, choices=("grid", "random", "tpe"))
+
+
+@dataclass(frozen=True)
+class Options:
+    """Search for good settings of methods on validation data: grids, at random, or by TPE.
+
+    What may be tried of a setting: values (0.1,1,10), a range by ratio (log:1e-3..10), evenly
+    (lin:0..1) or of whole numbers (int:1..8), so many points of it (log:1e-3..10:5), or weights
+    that sum to one (simplex, or simplex:4 for multiples of 1/4).
+
+    Trials that are on disk are not run again and stopped ones go on: after Ctrl-C, or for more
+    trials, type the command again. tpe asks for as many trials of each method at once as there are
+    jobs, and learns from them then. The task must have validation data; test data are not looked at.
+    """
+
+    task: Positional[Annotated[str, typed(str, "TASK")]]
+    """A built-in task (see `trimol tasks`), or path/to/file.py:Class for your own."""
+    methods: Annotated[Names, typed(names, "A,B,…")] = (BASELINE, DEFAULT)
+    """The methods."""
+    lr: Annotated[Maybe[Any], typed(_rates, "SPACE", unset="per-task")] = None
+    """Step sizes to try for every method that is not given its own, e.g. log:1e-3..1."""
+    schedule: Annotated[Maybe[Any], typed(_schedules, "A,B,…", unset="constant")] = None
+    """Schedules of the step size to try: constant, linear, cosine."""
+    set: Annotated[UseAppendAction[Texts], arg(metavar="METHOD.NAME=SPACE")] = ()
+    """What to try of a hyper-parameter, e.g. --set 'modo.gamma=log:1e-3..10' --set
+    static.weights=simplex."""
+    search: Annotated[Maybe[str], typed(_search, "grid|random|tpe", unset="by-space")] = None
+    """Every combination, or what Optuna proposes; by default a grid if all settings are values or
+    points, else tpe."""
+    trials: Annotated[Maybe[int], typed(count, "N", unset="20")] = None
+    """Trials of each method, for random and tpe."""
+    prune: Literal["none", "halving"] = "none"
+    """Successive halving: trials begin with a ninth of the steps, and the best third goes on."""
+    seeds: Annotated[int, typed(count, "N")] = 1
+    """Runs of each trial."""
+    seed: Annotated[int, typed(whole, "N")] = 0
+    """Decides what Optuna proposes."""
+    optimizer: Annotated[Maybe[str], typed(optimizer_name, "NAME", unset="per-task")] = None
+    """sgd, momentum (SGD with 0.9), nesterov, adam, adamw, rmsprop or adagrad, as torch has them;
+    by default what the task has."""
+    steps: Annotated[Maybe[int], typed(count, "N", unset=f"{STEPS}")] = None
+    """Steps of each run."""
+    epochs: Annotated[Maybe[int], typed(count, "N", unset="none")] = None
+    """Passes through the data (of several sets, the longest), in place of steps."""
+    batch_size: Annotated[int, typed(count, "N")] = 64
+    """Samples a step, the same for every method."""
+    option: Annotated[UseAppendAction[Texts], arg(metavar="NAME=VALUE")] = ()
+    """An option of the task, e.g. --option validation=287."""
+    jobs: Jobs = None
+    on: On = None
+    out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK-sweep")] = None
+    """Where to save the trials."""
+    json: bool = False
+    """Print the result as JSON."""
+    quiet: bool = False
+    """Show no progress."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command and return the exit code."""
+    options = parse(Options, arguments, "sweep")
+    for method in options.methods:
+        setup.checked_method(method)
+    settings = space_list.by_setting(options.set, options.methods)
+    given = setup.checked_options(options.task, options.option)
+    steps = setup.steps(options, given, default=STEPS)
+    plan = _plan(options, settings, given, steps)
+    out = options.out or Path("runs", f"{plan.made.name}-sweep")
+    found = _searched(plan, options, out)
+    if options.json:
+        print_json(_for_machines(found))
+    else:
+        _show(found)
+    return 0
+
+
+def _plan(options: Options, settings: Any, given: dict[str, Any], steps: int) -> "SweepPlan":
+    from trimol.runs import SweepPlan
+
+    with usage():
+        return SweepPlan(
+            task=options.task,
+            methods=options.methods,
+            steps=steps,
+            settings=settings,
+            lr=options.lr,
+            schedule=options.schedule,
+            search=options.search,
+            trials=options.trials,
+            prune=options.prune,
+            seeds=options.seeds,
+            seed=options.seed,
+            batch_size=options.batch_size,
+            options=given,
+            optimizer=options.optimizer,
+        )
+
+
+def _searched(plan: "SweepPlan", options: Options, out: Path) -> "Sweep":
+    """Run what is left to run, with progress shown."""
+    from trimol.cli._sweep_view import SweepView
+    from trimol.runs import sweep
+    from trimol.runs._pool import at_a_time
+
+    totals = {m: len(plan.grids[m]) if plan.how == "grid" else plan.count for m in plan.methods}
+    title = f"{options.task}: {sum(totals.values())} trials by {plan.how}"
+    title += "" if plan.prune == "none" else ", pruned by successive halving"
+    view = SweepView(title, totals, plan.steps * plan.seeds, plan.goals)
+    with shown(view, quiet=options.quiet) as changed:
+
+        def watch(config: Any, step: int, record: Any) -> None:
+            view.advance(config, step)
+            changed()
+
+        jobs = at_a_time(options.jobs, options.on)
+        return sweep(plan, out, jobs=jobs, on=options.on, watch=watch, told=view.told)
+
+
+def _for_machines(found: "Sweep") -> dict[str, Any]:
+    from trimol.runs import _sweep_results as results
+    from trimol.runs._proposals import JOURNAL
+    from trimol.runs.study import FILE
+
+    names = (FILE, "trials.parquet", "axes.parquet", JOURNAL)
+    return {
+        **results.study(found).summary(),
+        "files": [str(path) for name in names if (path := found.folder / name).exists()],
+        "search": found.plan.how,
+        "prune": found.plan.prune,
+        "best": results.best_of(found),
+        "next": results.comparison(found),
+    }
+
+
+def _show(found: "Sweep") -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from trimol.cli import _tables as tables
+    from trimol.report._numbers import number
+    from trimol.runs import _sweep_results as results
+
+    console = Console(highlight=False, markup=False)
+    best = results.best_of(found)
+    goals = [name for metrics in found.plan.goals.values() for name in metrics]
+    heads = [name.partition("/")[2] for name in goals]
+    table = tables.plain_table("best", "trial", "score", *heads)
+    for method, own in best.items():
+        values = [number(own["values"][name]) for name in goals]
+        table.add_row(Text(method), str(own["trial"]), f"{own['score']:+.1f} %", *values)
+    console.print(table)
+    for own in best.values():
+        console.print(f"  {own['label']}", soft_wrap=True)
+    *said, last = results.notes(found)
+    for note in said:
+        console.print(f"\n{note}")
+    about, _, command = last.rpartition(": ")
+    console.print(f"\n{about}:")
+    console.print(f"  {command}", soft_wrap=True)
+    console.print(f"\nSaved in {found.folder}. Next: trimol report {found.folder}", soft_wrap=True)

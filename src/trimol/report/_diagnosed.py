@@ -1,0 +1,334 @@
+"""A diagnosis as tables and lines, from what is on disk of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal
+
+from pydantic import BaseModel, ValidationError
+
+from trimol.maths.fronts import nondominated
+from trimol.report._numbers import count, interval, listed, number
+from trimol.report._summary import Table
+from trimol.runs._candidates import Candidate
+from trimol.runs._sentences import setting
+from trimol.runs._storage import StoreError
+from trimol.runs.config import one_line
+
+BETTER, WORSE = "▲", "▼"
+MOST_SHOWN = 3  # metrics, two at a time
+ARROWS = {"higher": "↑", "lower": "↓"}  # which way is better
+
+
+class GainFacts(BaseModel):
+    """One gain (`trimol.runs.verdict.Gain`) as stored."""
+
+    method: str
+    metric: str
+    budget: Literal["samples", "time"]
+    way: Literal["higher", "lower"]
+    base: float
+    scale: float
+    mean: float
+    ci: float | None
+    wide: float | None
+    n: int
+    p: float | None
+    share: float | None
+    better: bool
+    worse: bool
+
+    @property
+    def sign(self) -> int:
+        """What makes a difference of a gain."""
+        return 1 if self.way == "higher" else -1
+
+
+class ContenderFacts(BaseModel):
+    """What was chosen of a contender, and what became of it."""
+
+    setting: dict[str, Any]
+    trials: int
+    cost: float
+    steps_at_equal_time: int
+    seeds: int
+    kind: str
+
+
+class Reach(BaseModel):
+    """A hypervolume with its interval."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+class TrialFacts(BaseModel):
+    """A trial as stored."""
+
+    metrics: dict[str, Literal["higher", "lower"]]
+    contenders: dict[str, ContenderFacts]
+    gains: list[GainFacts]
+    hypervolume: dict[str, Reach]
+    reference: dict[str, float]
+    points: dict[str, list[dict[str, float]]]
+    held_out: int
+    notes: list[str]
+    failed: list[str]
+
+
+class BoundFacts(BaseModel):
+    """A number with bounds, as far as known; of a pair of objectives where it is a cosine."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    pair: list[str] = []
+
+    def __str__(self) -> str:
+        return f"{number(self.value, 2)} ({number(self.low, 2)} to {number(self.high, 2)})"
+
+
+class MomentFacts(BaseModel):
+    """A moment of a look as stored."""
+
+    name: str
+    cosines: list[BoundFacts]
+    norm_ratio: BoundFacts | None = None
+    noise: dict[str, BoundFacts] = {}
+    E_ca: BoundFacts | None = None
+
+
+class LookFacts(BaseModel):
+    """A look as stored."""
+
+    reason: str
+    warnings: list[str]
+    moments: list[MomentFacts]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A method's gain on a metric, as shares of the baseline's number: above 0 is better."""
+
+    label: str
+    metric: str
+    timed: bool
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """What the settings of a contender reach on two metrics, on validation data."""
+
+    label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    best: tuple[bool, ...]  # whether no other of its settings is better on all metrics
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Two metrics, and the clouds of all contenders."""
+
+    metrics: tuple[str, str]
+    clouds: tuple[Cloud, ...]
+
+
+class Diagnosed:
+    """A diagnosis that was read, checked.
+
+    Args:
+        content: What `trimol.runs.diagnosis.read` gives.
+
+    Raises:
+        StoreError: It is not what `trimol.diagnose` writes.
+    """
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self.content = content
+        self.task, self.sentence, self.regime = (
+            str(content[name]) for name in ("task", "sentence", "regime")
+        )
+        self.trial = facts(content)
+        try:
+            self.look = LookFacts.model_validate(content["evidence"].get("look"))
+        except ValidationError as error:
+            raise StoreError(f"the diagnosis is damaged: {one_line(error)}") from error
+
+    @property
+    def contenders(self) -> list[str]:
+        """Their names, the baseline's first."""
+        return list(self.trial.contenders) if self.trial else []
+
+    @property
+    def bars(self) -> list[Bar]:
+        """The gains with their intervals; those that are no shares of anything are left out."""
+        return [
+            Bar(
+                label=gain.method,
+                metric=gain.metric,
+                timed=gain.budget == "time",
+                mean=gain.mean / gain.scale,
+                low=(gain.mean - (gain.ci or 0.0)) / gain.scale,
+                high=(gain.mean + (gain.ci or 0.0)) / gain.scale,
+            )
+            for gain in (self.trial.gains if self.trial else ())
+            if gain.scale > 0
+        ]
+
+    @property
+    def reached(self) -> list[Reached]:
+        """The settings of all contenders on every two of the first three metrics."""
+        if self.trial is None:
+            return []
+        points, ways = self.trial.points, self.trial.metrics
+        kept = {name: nondominated(_lower(own, ways)) for name, own in points.items() if own}
+        return [
+            Reached(
+                metrics=(across, up),
+                clouds=tuple(
+                    Cloud(
+                        label=name,
+                        x=tuple(point[across] for point in points[name]),
+                        y=tuple(point[up] for point in points[name]),
+                        best=tuple(map(bool, best)),
+                    )
+                    for name, best in kept.items()
+                ),
+            )
+            for across, up in combinations(list(ways)[:MOST_SHOWN], 2)
+        ]
+
+    @property
+    def moments(self) -> Table:
+        """What was seen of the gradients: a row for each moment."""
+        return Table(
+            ("moment", "least cosine", "longest to shortest gradient", "most noise", "E_ca"),
+            tuple(
+                (
+                    moment.name,
+                    _least(moment.cosines),
+                    number(None) if moment.norm_ratio is None else str(moment.norm_ratio),
+                    _most(moment.noise),
+                    number(None) if moment.E_ca is None else str(moment.E_ca),
+                )
+                for moment in self.look.moments
+            ),
+        )
+
+
+def facts(content: Mapping[str, Any]) -> TrialFacts | None:
+    """The trial of a diagnosis; None where there was only a look.
+
+    Raises:
+        StoreError: It is not what `trimol.diagnose` writes.
+    """
+    found = content["evidence"].get("trial")
+    if found is None:
+        return None
+    try:
+        return TrialFacts.model_validate(found)
+    except ValidationError as error:
+        raise StoreError(f"the diagnosis is damaged: {one_line(error)}") from error
+
+
+def gains(content: Mapping[str, Any]) -> Table | None:
+    """Each method's difference from the baseline on test data, at equal samples and equal time."""
+    found = facts(content)
+    if found is None:
+        return None
+    base = next((name for name, own in found.contenders.items() if own.kind == "baseline"), "")
+    cells = {(gain.method, gain.metric, gain.budget): gain for gain in found.gains}
+    rows = tuple(
+        (
+            method,
+            f"{metric} {ARROWS[way]}",
+            number(next(g.base for g in found.gains if g.metric == metric)),
+            *(_difference(cells.get((method, metric, budget))) for budget in ("samples", "time")),
+        )
+        for method in dict.fromkeys(gain.method for gain in found.gains)
+        for metric, way in found.metrics.items()
+        if any(gain.metric == metric for gain in found.gains)
+    )
+    return Table(("method", "metric", base, "at equal samples", "at equal time"), rows)
+
+
+def chosen(content: Mapping[str, Any]) -> Table | None:
+    """What was chosen of each contender, the cost of a step, and the hypervolume it reaches."""
+    found = facts(content)
+    if found is None:
+        return None
+    rows = tuple(
+        (
+            name,
+            setting(Candidate(**own.setting)),
+            str(own.trials),
+            number(own.cost, 2),
+            _reach(found.hypervolume.get(name)),
+        )
+        for name, own in found.contenders.items()
+    )
+    return Table(("chosen on validation data", "setting", "trials", "cost", "hypervolume"), rows)
+
+
+def remarks(content: Mapping[str, Any]) -> list[str]:
+    """What a reader has to know beside the tables, a line each."""
+    found = facts(content)
+    warned = [str(text) for text in content["evidence"].get("look", {}).get("warnings", [])]
+    if found is None:
+        return warned
+    lines = [
+        f"Differences from the baseline on test data; ↑ higher is better, ↓ lower is better. "
+        f"{BETTER} is better and {WORSE} worse beyond noise; ± is the 95 % interval of each "
+        "difference alone. A cost is that of a step beside the baseline's. Where a step costs the "
+        "same, equal time is equal samples."
+    ]
+    if found.hypervolume:
+        corner = listed([f"{name} {number(value)}" for name, value in found.reference.items()])
+        lines.append(f"The hypervolume counts from the reference point {corner}, the medians.")
+    if found.held_out:
+        lines.append(
+            f"The task has no validation data: {count(found.held_out, 'sample')} of train served "
+            "as such, in all runs."
+        )
+    return [*lines, *found.notes, *(f"Diverged: {text}" for text in found.failed), *warned]
+
+
+def _difference(gain: GainFacts | None) -> str:
+    if gain is None:
+        return number(None)
+    mark = f" {BETTER}" if gain.better else f" {WORSE}" if gain.worse else ""
+    return f"{interval(gain.sign * gain.mean, gain.ci)}{mark}"
+
+
+def _reach(reach: Reach | None) -> str:
+    if reach is None:
+        return number(None)
+    if reach.low is None or reach.high is None:
+        return number(reach.value)
+    return f"{number(reach.value)} ({number(reach.low)} to {number(reach.high)})"
+
+
+def _lower(points: Sequence[Mapping[str, float]], ways: Mapping[str, str]) -> list[list[float]]:
+    """Points whose every number is the better the lower it is."""
+    signs = {metric: -1 if way == "higher" else 1 for metric, way in ways.items()}
+    return [[signs[metric] * point[metric] for metric in ways] for point in points]
+
+
+def _least(cosines: Sequence[BoundFacts]) -> str:
+    known = [(cosine.value, cosine) for cosine in cosines if cosine.value is not None]
+    if not known:
+        return number(None)
+    _, least = min(known, key=lambda pair: pair[0])
+    return f"{least}, {' and '.join(least.pair)}" if least.pair else str(least)
+
+
+def _most(noise: Mapping[str, BoundFacts]) -> str:
+    known = {name: bound.value for name, bound in noise.items() if bound.value is not None}
+    if not known:
+        return number(None)
+    name = max(known, key=lambda objective: known[objective])
+    return f"{noise[name]}, {name}"

@@ -1,0 +1,117 @@
+"""Which Ray cluster is meant, and a connection to it."""
+
+import logging
+import os
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from trimol._extras import require
+from trimol._failures import BadValue, RunError
+
+LOCAL = "ray"
+_ADDRESS = re.compile(r"(ray://)?(?P<host>[\w.-]+|\[[\da-fA-F:.]+\]):(?P<port>\d{1,5})")
+REACH = 5.0  # seconds in which a cluster must answer
+# Runs come and go as files; nothing large is kept in Ray's memory. It takes no less.
+_OBJECT_STORE = 80 * 2**20
+
+
+def cluster(text: str, *, called: str = "") -> str:
+    """What says which cluster, if it can be one.
+
+    >>> cluster("ray"), cluster("ray://head:10001"), cluster("10.0.0.1:6379")
+    ('ray', 'ray://head:10001', '10.0.0.1:6379')
+    >>> cluster("head")
+    Traceback (most recent call last):
+    trimol._failures.BadValue: must be ray, ray://HOST:PORT or HOST:PORT, found 'head'
+    """
+    if not isinstance(text, str) or (text != LOCAL and _ADDRESS.fullmatch(text) is None):
+        raise BadValue(f"{called}must be ray, ray://HOST:PORT or HOST:PORT, found {text!r}")
+    return text
+
+
+@contextmanager
+def connected(on: str, cpus: int) -> Iterator[Any]:
+    """Ray, connected to a cluster as long as the context lasts.
+
+    Args:
+        on: ``"ray"`` for the cluster that this process is connected to, or else that of
+            ``RAY_ADDRESS``, or else one on this machine that is started and ended here; or an
+            address.
+        cpus: How many a cluster gets that is started here.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # what is run here is told to nobody
+    # Ray prints its own troubles to stdout, where the result goes: what matters of them we say.
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
+    ray = require("ray", extra="ray", purpose="--on")
+    if ray.is_initialized():
+        if on != LOCAL:
+            raise RunError(
+                f"this process is connected to a Ray cluster already: say on={LOCAL!r} to use that "
+                f"one, found {on!r}"
+            )
+        yield ray
+        return
+    with _signals_as_they_were():
+        _connect(ray, os.environ.get("RAY_ADDRESS") or None if on == LOCAL else on, cpus)
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+def _connect(ray: Any, address: str | None, cpus: int) -> None:
+    quietly: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address is None or address == "local":
+        here = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE}
+        how = {"address": "local", "num_cpus": cpus, **here, **quietly}
+    else:
+        reach(address)
+        how = {"address": address, **quietly}
+    try:
+        ray.init(**how)
+    except (RuntimeError, ConnectionError, ValueError, TimeoutError) as error:
+        said = " ".join(str(error).split())
+        raise RunError(f"cannot connect to the Ray cluster {address or 'here'}: {said}") from error
+
+
+def reach(address: str) -> None:
+    """Ask whether there is a cluster: Ray waits for minutes.
+
+    Raises:
+        RunError: There is none.
+    """
+    found = _ADDRESS.fullmatch(address)
+    if found is None:  # "auto", and what else RAY_ADDRESS may be: Ray's to understand
+        return
+    try:
+        place = found["host"].strip("[]"), int(found["port"])
+        socket.create_connection(place, timeout=REACH).close()
+    except (OSError, OverflowError) as error:
+        raise RunError(f"no Ray cluster answers at {address}: {error}") from error
+    if not os.environ.get("RAY_USE_TLS"):
+        _greet(address)
+
+
+def _greet(address: str) -> None:
+    """Whoever answers must speak as Ray does, by gRPC."""
+    grpc = require("grpc", extra="ray", purpose="--on")
+    with grpc.insecure_channel(address.removeprefix("ray://")) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=REACH)
+        except grpc.FutureTimeoutError:
+            raise RunError(f"what answers at {address} is no Ray cluster") from None
+
+
+@contextmanager
+def _signals_as_they_were() -> Iterator[None]:
+    """Ray has its own answer to SIGTERM, and leaves it there."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is not before:
+            signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,151 @@
+"""What is tried of a contender in a trial: step sizes, schedules and its own hyper-parameters.
+
+Which hyper-parameters a method has to be tuned by, it says itself (`trimol.methods.Method.search`).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+from trimol import methods
+from trimol.methods.base import Method, Range
+from trimol.runs._candidates import Candidate
+from trimol.runs.config import is_number
+from trimol.tasks.task import Settings
+from trimol.training.loop import Schedule
+
+SCHEDULES: tuple[Schedule | None, ...] = (None, "linear", "cosine")
+RATES = 3  # step sizes at least, one of them the task's own
+FACTOR, FINE = 10**0.5, 10**0.25  # between step sizes: of a few, and of more than these
+FEW = 4
+LEAN = 10.0  # how much more one objective weighs than the others
+
+
+def usual_trials(objectives: int) -> int:
+    """How many trials a contender has: for equal weights, and for more weight on each objective.
+
+    >>> usual_trials(3)
+    36
+    """
+    return (objectives + 1) * RATES * len(SCHEDULES)
+
+
+def grid(method: str, objectives: int, settings: Settings, trials: int) -> list[Candidate]:
+    """So many candidates of a method, the most usual ones first.
+
+    A method without hyper-parameters to try has more step sizes instead, so that all have as many
+    trials.
+
+    Example:
+        >>> [c.lr for c in grid("mgda", 2, Settings(lr=1.0), 4)]
+        [1.0, 1.0, 0.316, 1.0]
+        >>> grid("static", 2, Settings(lr=1.0), 27)[-1].hyperparameters["weights"]
+        [0.0909091, 0.909091]
+    """
+    own = _own(methods.get(method), objectives)
+    rates = _rates(settings.lr, math.ceil(trials / (len(own) * len(SCHEDULES))))
+    ranked = sorted(
+        product(range(len(own)), range(len(rates)), range(len(SCHEDULES))), key=lambda at: sum(at)
+    )
+    return [
+        Candidate(lr=rates[rate], hyperparameters=own[place], schedule=SCHEDULES[schedule])
+        for place, rate, schedule in ranked[:trials]
+    ]
+
+
+def beyond_weights(candidate: Candidate, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidate with weights further out, where they are at an edge of the weights tried.
+
+    One objective at a time, by the factor of what was tried. What counts is how an objective weighs
+    beside the (geometric) mean.
+
+    Example:
+        >>> tried = [Candidate(1.0, {"weights": w}) for w in ([0.5, 0.5], [0.9, 0.1])]
+        >>> beyond_weights(tried[1], tried)[0].hyperparameters["weights"]
+        [0.964289, 0.0357108]
+    """
+    return [
+        replace(candidate, hyperparameters={**candidate.hyperparameters, name: moved})
+        for name, value in candidate.hyperparameters.items()
+        if _is_weights(value)
+        for moved in _further(
+            _relative(value),
+            [_relative(c.hyperparameters[name]) for c in candidates if name in c.hyperparameters],
+        )
+    ]
+
+
+def _own(method: type[Method], objectives: int) -> list[dict[str, Any]]:
+    """Settings of the method's own: each value of every hyper-parameter once, shifted (Latin)."""
+    count = objectives + 1
+    values: dict[str, list[Any]] = {}
+    if method.prefers is not None:
+        values[method.prefers] = _leanings(objectives)
+    values |= {name: _spread(ends, count) for name, ends in method.search.items()}
+    if not values:
+        return [{}]
+    return [
+        {name: own[(place + shift) % count] for shift, (name, own) in enumerate(values.items())}
+        for place in range(count)
+    ]
+
+
+def _leanings(objectives: int) -> list[list[float]]:
+    """Equal weights, and those that lean to one objective."""
+    return [
+        normal([LEAN if m == lean else 1.0 for m in range(objectives)])
+        for lean in (None, *range(objectives))
+    ]
+
+
+def _spread(ends: Range, count: int) -> list[float]:
+    """Values from one end to the other by equal factors, the middle first."""
+    low, high = ends
+    steps = [low * (high / low) ** (place / (count - 1)) for place in range(count)]
+    middle = (count - 1) / 2
+    return [_rounded(v) for v in sorted(steps, key=lambda v: abs(steps.index(v) - middle))]
+
+
+def _rates(centre: float, count: int) -> list[float]:
+    """Step sizes around the task's own, nearest first."""
+    factor = FACTOR if count <= FEW else FINE
+    places = sorted(range(-(count // 2), count - count // 2), key=lambda at: (abs(at), -at))
+    return [_rounded(centre * factor**place) for place in places]
+
+
+def normal(weights: Sequence[float]) -> list[float]:
+    """Weights that sum to one, to six digits.
+
+    >>> normal([1, 2])
+    [0.333333, 0.666667]
+    """
+    return [float(f"{weight / sum(weights):.6g}") for weight in weights]
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def _is_weights(value: Any) -> bool:
+    numbers = isinstance(value, list | tuple) and all(is_number(v) and v > 0 for v in value)
+    return numbers and len(value) > 1
+
+
+def _relative(weights: Sequence[float]) -> list[float]:
+    """Weights beside their geometric mean, to four digits."""
+    middle = math.exp(math.fsum(map(math.log, weights)) / len(weights))
+    return [float(f"{weight / middle:.4g}") for weight in weights]
+
+
+def _further(own: Sequence[float], tried: Sequence[Sequence[float]]) -> list[list[float]]:
+    more: dict[tuple[float, ...], list[float]] = {}
+    for place, ratio in enumerate(own):
+        levels = sorted({weights[place] for weights in tried})
+        if len(levels) < 2 or ratio not in (levels[0], levels[-1]):
+            continue
+        beside = levels[1] if ratio == levels[0] else levels[-2]
+        moved = normal([*own[:place], ratio * ratio / beside, *own[place + 1 :]])
+        more.setdefault(tuple(_rounded(weight) for weight in moved), moved)
+    return list(more.values())

@@ -1,0 +1,196 @@
+"""What a verdict comes to, in a sentence for a person."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from trimol.runs._candidates import Candidate
+from trimol.runs.verdict import Gain, Verdict
+
+if TYPE_CHECKING:
+    from trimol.runs.trial import Trial
+
+NAMED = 3  # metrics in a sentence
+LARGE = 0.1  # a limit above this share is not much of one: the seeds are too few
+_ADVICE = {
+    "none": "Stay with static weights: the losses do not conflict",
+    "scales": "Rescale the losses, or tune static weights, before any method",
+    "direction": "Gradients oppose each other, so that a method may help: let the trial decide",
+    "noise": "Conflict is not larger than the noise of the batches: larger batches come first",
+    "stationary": "Training is at rest: no small step lowers all losses, whatever weighs them",
+}
+
+
+def advice(regime: str, reason: str) -> str:
+    """What a look alone can say."""
+    return f"{_ADVICE[regime]}. {reason} (No method was tried.)"
+
+
+def sentence(tried: "Trial") -> str:
+    """What to use, and why."""
+    verdict = tried.verdict
+    if verdict.use == verdict.baseline:
+        told = setting(tried.settings[verdict.baseline])
+        return f"Stay with {verdict.baseline} {told}: {_why_not(verdict, tried.costs)}."
+    return f"Use {verdict.use} {setting(tried.settings[verdict.use])}: {_why(verdict, tried)}."
+
+
+def compared(verdict: Verdict, errors: Verdict) -> list[str]:
+    """What the rule makes of runs that nobody tuned: what differs beyond noise, nothing advised."""
+    if not verdict.gains:
+        return []
+    kinds = {method: verdict.kind(method) for method in verdict.methods}
+    told = [_won(verdict, m) for m, kind in kinds.items() if kind == "wins"]
+    told += [_traded(verdict, m) for m, kind in kinds.items() if kind == "trades"]
+    worse = [_lost(verdict, m) for m, kind in kinds.items() if kind == "loses"]
+    if not told:
+        told = [_no_better(verdict)]
+    return [_capital("; ".join([*told, *worse])) + ".", *_errors(errors)]
+
+
+def _errors(errors: Verdict) -> list[str]:
+    """Which errors differ from the baseline's, beyond noise."""
+    clear = [gain for gain in errors.gains if gain.clear]
+    if not errors.gains or all(gain.p is None for gain in errors.gains):
+        return []
+    if not clear:
+        return ["No error differs beyond noise."]
+    by_method: dict[str, list[str]] = {}
+    for gain in clear:
+        by_method.setdefault(gain.method, []).append(change(gain))
+    own = [f"{method}: {', '.join(texts)}" for method, texts in by_method.items()]
+    return [f"Errors that differ from {errors.baseline}'s beyond noise: {'; '.join(own)}."]
+
+
+def _lost(verdict: Verdict, method: str) -> str:
+    worse = [change(gain) for gain in _largest(verdict.of(method)) if gain.worse]
+    return f"{method} is worse than {verdict.baseline} ({_listed(worse)})"
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:] if text.startswith("no ") else text
+
+
+def setting(candidate: Candidate) -> str:
+    """A candidate, as one would say it.
+
+    >>> setting(Candidate(0.3, {"weights": [0.6, 0.3, 0.1]}, schedule="linear"))
+    'weights (0.6, 0.3, 0.1), step size 0.3 with linear decay'
+    """
+    own = [f"{name} {_value(value)}" for name, value in candidate.hyperparameters.items()]
+    decay = f" with {candidate.schedule} decay" if candidate.schedule else ""
+    return ", ".join([*own, f"step size {candidate.lr:.3g}{decay}"])
+
+
+def percent(share: float) -> str:
+    """A share that is not exceeded, in per cent: rounded up to two digits.
+
+    >>> percent(0.00401), percent(0.123), percent(0.0)
+    ('0.41 %', '13 %', '0 %')
+    """
+    if not share or not math.isfinite(share):
+        return "0 %" if not share else "∞ %"
+    unit = 10.0 ** (math.floor(math.log10(100 * share)) - 1)
+    return f"{math.ceil(round(100 * share / unit, 9)) * unit:.3g} %"
+
+
+def change(gain: Gain) -> str:
+    """A metric's difference from the baseline's, with its interval.
+
+    >>> change(Gain("a", "loss", "samples", "lower", 2.0, 2.0, 0.25, 0.012, 0.1, 5, 0.01))
+    'loss −0.250 ± 0.012'
+    """
+    digits = 3
+    if gain.ci:
+        digits = max(0, 1 - math.floor(math.log10(gain.ci)))
+    half = "" if gain.ci is None else f" ± {_fixed(gain.ci, digits)}"
+    sign = "+" if gain.change >= 0 else "−"
+    return f"{gain.metric} {sign}{_fixed(abs(gain.change), digits)}{half}"
+
+
+def _fixed(value: float, digits: int) -> str:
+    return f"{value:.{digits}f}" if digits <= 6 else f"{value:.2e}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return f"({', '.join(f'{item:.3g}' for item in value)})"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _why(verdict: Verdict, tried: "Trial") -> str:
+    method = verdict.use
+    own = verdict.of(method, "samples")
+    parts = [_listed([change(gain) for gain in _largest(own) if gain.better])]
+    lost = [change(gain) for gain in own if gain.worse]
+    parts.append(
+        f"for {_listed(lost)}, and the hypervolume it reaches is larger"
+        if lost
+        else "nothing lost elsewhere"
+    )
+    cost = f"a step costs {tried.costs[method]:.2g} times as much"
+    timed = [change(gain) for gain in _largest(verdict.of(method, "time")) if gain.better]
+    return f"{', '.join(parts)}; {cost}" + (f", at equal time {_listed(timed)}" if timed else "")
+
+
+def _why_not(verdict: Verdict, costs: dict[str, float]) -> str:
+    parts = [_no_better(verdict)]
+    for method in verdict.methods:
+        at_samples, at_time = verdict.kind(method, "samples"), verdict.kind(method)
+        if at_samples == "wins" and at_time != "wins":
+            parts = [p for p in parts if not p.startswith("no method")]
+            parts.append(
+                f"{_won(verdict, method)} at equal samples, but not at equal time: a step costs "
+                f"{costs[method]:.2g} times as much"
+            )
+    if len(parts) == 1 and verdict.methods and any(g.n > 1 for g in verdict.gains):
+        best = max(verdict.methods, key=lambda name: _mean(verdict.of(name, "samples")))
+        which = "the best of them" if len(verdict.methods) > 1 else "it"
+        parts.append(f"{which} costs {costs[best]:.2g} times as much")
+    return "; ".join(parts)
+
+
+def _no_better(verdict: Verdict) -> str:
+    """That no method is better, and what cannot be excluded."""
+    limit = verdict.limit
+    if not verdict.gains:
+        return "no method came to an end"
+    if limit is None or limit.most is None:
+        return "one seed cannot tell a difference from luck"
+    trades = [method for method in verdict.methods if verdict.kind(method) == "trades"]
+    if trades:
+        return "; ".join(_traded(verdict, method) for method in trades)
+    name = "no method is" if len(verdict.methods) > 1 else f"{verdict.methods[0]} is not"
+    most = limit.most
+    if most > LARGE:
+        return (
+            f"{name} better beyond noise, though {limit.n} seeds cannot exclude "
+            f"{percent(most)} on {limit.metric}"
+        )
+    return f"{name} better by more than {percent(most)} on any metric"
+
+
+def _won(verdict: Verdict, method: str) -> str:
+    better = [change(gain) for gain in _largest(verdict.of(method, "samples")) if gain.better]
+    return f"{method} is better than {verdict.baseline} beyond noise ({_listed(better)})"
+
+
+def _traded(verdict: Verdict, method: str) -> str:
+    own = _largest(verdict.of(method))
+    better = [change(gain) for gain in own if gain.better]
+    worse = [change(gain) for gain in own if gain.worse]
+    return f"{method} trades {_listed(better)} for {_listed(worse)}"
+
+
+def _largest(gains: Sequence[Gain]) -> list[Gain]:
+    return sorted(gains, key=lambda gain: -abs(gain.share))
+
+
+def _listed(texts: Sequence[str]) -> str:
+    shown = list(texts[:NAMED])
+    more = len(texts) - len(shown)
+    return ", ".join([*shown, f"{more} more"] if more else shown)
+
+
+def _mean(gains: Sequence[Gain]) -> float:
+    return math.fsum(gain.share for gain in gains) / max(1, len(gains))

@@ -1,0 +1,333 @@
+"""A front, not a point: a task trained for many preferences, and refined where that is thin."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trimol import methods
+from trimol._checks import simplex, whole_number
+from trimol._failures import BadValue
+from trimol.methods._registry import SPREADING, preferring
+from trimol.runs import store
+from trimol.runs._front_points import (
+    GOALS,
+    TRAIN,
+    Array,
+    Front,
+    FrontPoint,
+    Space,
+    derived,
+    judged,
+    lowered,
+    point,
+    spaces,
+)
+from trimol.runs._front_tables import save_front
+from trimol.runs._journal import Watch
+from trimol.runs._pool import execute_all
+from trimol.runs._preferences import Weights, even, thin
+from trimol.runs._variants import Variant, variants
+from trimol.runs.comparing import first_given
+from trimol.runs.comparison import folder_name
+from trimol.runs.config import RunConfig, configure, equal_steps, steps_per_epoch, task_of
+from trimol.runs.store import StoredRun
+from trimol.tasks import Task
+from trimol.tasks import _answers as answers
+from trimol.tasks.loading import blaming
+from trimol.training import Diverged
+
+CHECKPOINTS = 5  # of a run, if nothing interrupts it
+# Preferences that are added at once, so that several run at a time. Not by how many do: what is
+# run must not depend on the machine.
+AT_ONCE = 4
+KNOWN = 500  # points of a known front
+
+
+def front(
+    task: str,
+    by: Sequence[str | Variant] = SPREADING,
+    *,
+    folder: Path | str,
+    steps: int,
+    points: int | Sequence[Sequence[float]] = 10,
+    refine: int = 0,
+    seeds: int = 1,
+    batch_size: int = 64,
+    task_options: Mapping[str, Any] | None = None,
+    hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
+    lr: float | Mapping[str, float] | None = None,
+    schedule: str | Mapping[str, str] | None = None,
+    optimizer: str | None = None,
+    precision: str = "no",
+    reference: Sequence[float] | None = None,
+    jobs: int | None = None,
+    on: str | None = None,
+    watch: Watch | None = None,
+    together: bool = False,
+    retry: bool = False,
+    say: Callable[[str], None] | None = None,
+    command: str = "",
+) -> Front:
+    """Train a task for many preferences, by each of some methods: the points of a front.
+
+    Every point is an ordinary run in a folder of its own below ``folder``: finished ones are not
+    run again, killed ones go on, and what is refined follows from what the first points reached.
+    Run i of every preference and method starts from the same parameters and sees the same samples.
+    The result is saved as ``study.json`` there, for `trimol.report.write`.
+
+    Args:
+        task: A task's name, or ``path/to/file.py:Class``.
+        by: Methods that take a preference (`trimol.methods.Method.prefers`), by name, or `Variant`
+            for settings of one.
+        folder: Where the runs are stored.
+        steps: Steps of each run.
+        points: How many preferences, spread evenly on the simplex; or the preferences.
+        refine: How many more, each in the middle of two neighbours whose training losses (means
+            over the seeds, in units of their ranges) are farthest apart.
+        seeds: How often each front is made.
+        batch_size: Samples per step.
+        task_options: Keyword arguments of the task's constructor.
+        hyperparameters: Of some methods, by name; they go before the task's settings.
+        lr: α of all methods, or of some, by name.
+        schedule: How α falls to 0 over the steps (``"constant"``, ``"linear"``, ``"cosine"``), for
+            all methods, or for some, by name.
+        optimizer: The same for all, by its name (`RunConfig`); None: the task's own.
+        precision: ``"no"``, ``"bf16"`` or ``"fp16"``.
+        reference: The losses up to which the hypervolume is taken. By default the worst of all
+            nondominated points, and a tenth of their range more.
+        jobs: How many runs at a time; by default one, and on a cluster as many as it has CPUs.
+        on: A Ray cluster, as for `compare`.
+        watch: As for `compare`; runs that are there already are told of, too.
+        together: As for `compare`.
+        retry: Whether runs that diverged before are trained again.
+        say: Told, in a line each, of runs that failed before for another reason.
+        command: What to type to get it again, for the report.
+
+    Raises:
+        Diverged: Every run diverged. Where some did, the others go on: see `Front.failed`.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     found = front("concave", ["stch"], folder=folder, points=3, steps=100)
+        >>> [[round(loss, 1) for loss in point.values["test"]] for point in found.points]
+        [[0.0, 0.9], [0.6, 0.6], [0.9, 0.0]]
+    """
+    made = task_of(task, task_options)
+    compared = _checked(by, hyperparameters or {})
+    asked = _preferences(points, made)
+    given_reference = _reference(reference, made)
+    refine = whole_number("refine", refine, least=0)
+    steps_per_epoch(task, batch_size, task_options)  # says if there are too few samples
+    with blaming(task):
+        validated = answers.data(made).validation is not None
+    runner = _Runner(
+        folder=Path(folder),
+        seeds=whole_number("seeds", seeds, least=1),
+        steps=steps,
+        scored=validated,
+        settings={
+            "task": task,
+            "task_options": task_options,
+            "batch_size": batch_size,
+            "optimizer": optimizer,
+            "precision": precision,
+            "checkpoint_every": max(1, steps // CHECKPOINTS),
+        },
+        own={"hyperparameters": hyperparameters, "lr": lr, "schedule": schedule},
+        execution={"jobs": jobs, "on": on, "together": together, "retry": retry, "say": say},
+        watch=watch,
+    )
+    among = spaces(made, validation=validated)
+    trials = runner.run([(variant, preference) for variant in compared for preference in asked])
+    while refine:
+        more = _thin(trials, compared, among, min(AT_ONCE, refine))
+        trials += runner.run(more, refined=True)
+        refine = refine - AT_ONCE if more and refine > AT_ONCE else 0
+    found = _front(task, compared, runner.seeds, trials, among, given_reference, made)
+    save_front(found, runner.folder, command)
+    return found
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A preference of a method, with one seed, and what came of it."""
+
+    label: str
+    preference: Weights
+    refined: bool
+    config: RunConfig
+    result: StoredRun | Diverged
+
+
+@dataclass(frozen=True)
+class _Runner:
+    """Makes and executes the runs of preferences."""
+
+    folder: Path
+    seeds: int
+    steps: int
+    scored: bool  # whether there are validation data to look at in the end
+    settings: Mapping[str, Any]  # of all runs
+    own: Mapping[str, Any]  # what a method may have of its own
+    execution: Mapping[str, Any]
+    watch: Watch | None
+
+    def run(
+        self, wanted: Sequence[tuple[Variant, Weights]], *, refined: bool = False
+    ) -> list[_Trial]:
+        """Execute the runs of some preferences of methods, for every seed."""
+        asked = [
+            (variant, preference, self._config(variant, preference, seed))
+            for seed in range(self.seeds)
+            for variant, preference in wanted
+        ]
+        jobs = [(config, self.folder / folder_name(config)) for _, _, config in asked]
+        self._tell(jobs)
+        executed = execute_all(jobs, watch=self.watch, **self.execution)
+        return [
+            _Trial(variant.label, preference, refined, config, result)
+            for (variant, preference, config), result in zip(asked, executed, strict=True)
+        ]
+
+    def _config(self, variant: Variant, preference: Weights, seed: int) -> RunConfig:
+        name, own = variant.method, self.own
+        steer = methods.get(name).prefers
+        assert steer is not None  # `_checked` has looked
+        common = (own["hyperparameters"] or {}).get(name, {})
+        settings = self.settings
+        steps = equal_steps(
+            settings["task"], name, self.steps, settings["batch_size"], settings["task_options"]
+        )
+        return configure(
+            method=name,
+            hyperparameters={**common, **variant.hyperparameters, steer: list(preference)},
+            lr=first_given(variant.lr, own["lr"], name),
+            schedule=first_given(variant.schedule, own["schedule"], name),
+            steps=steps,
+            seed=seed,
+            score_every=steps if self.scored else 0,
+            **settings,
+        )
+
+    def _tell(self, jobs: Sequence[tuple[RunConfig, Path]]) -> None:
+        """Of the runs that are there already."""
+        for config, folder in jobs:
+            if self.watch is not None and (folder / store.SUMMARY).exists():
+                self.watch(config, config.steps, None)
+
+
+def _thin(
+    trials: Sequence[_Trial], by: Sequence[Variant], among: Sequence[Space], count: int
+) -> list[tuple[Variant, Weights]]:
+    """Where the fronts of methods are thin, by the means over seeds of the training losses."""
+    (train,) = (space for space in among if space.name == TRAIN)
+    found = []
+    for variant in by:
+        reached: dict[Weights, list[FrontPoint]] = {}
+        for p in _points([t for t in trials if t.label == variant.label], among):
+            if all(map(math.isfinite, p.values[TRAIN])):
+                reached.setdefault(p.preference, []).append(p)
+        means = [lowered(own, train).mean(0) for own in reached.values()]
+        if len(means) > 1:
+            found += [(variant, new) for new in thin([*reached], np.array(means), count)]
+    return found
+
+
+def _points(trials: Sequence[_Trial], among: Sequence[Space]) -> list[FrontPoint]:
+    return [
+        point(trial.result, trial.label, trial.preference, among, refined=trial.refined)
+        for trial in trials
+        if isinstance(trial.result, StoredRun)
+    ]
+
+
+def _front(
+    task: str,
+    by: Sequence[Variant],
+    seeds: int,
+    trials: Sequence[_Trial],
+    among: Sequence[Space],
+    reference: tuple[float, ...] | None,
+    made: Task,
+) -> Front:
+    failed = [(t.config, str(t.result)) for t in trials if isinstance(t.result, Diverged)]
+    if len(failed) == len(trials):
+        raise Diverged(f"every run diverged; {failed[0][0].method}: {failed[0][1]}")
+    among = [space for space in among if space.name != GOALS or _measured(trials, space)]
+    points = judged(_points(trials, among), among)
+    references = {
+        space.name: derived(points, space)
+        if reference is None or space.name == GOALS
+        else reference
+        for space in among
+    }
+    return Front(
+        task=task,
+        methods=tuple(variant.label for variant in by),
+        seeds=seeds,
+        spaces=tuple(among),
+        points=points,
+        references=references,
+        given=reference is not None,
+        known=_known(made, task, among),
+        failed=failed,
+    )
+
+
+def _measured(trials: Sequence[_Trial], space: Space) -> bool:
+    """Whether some run has all of a space's numbers."""
+    return any(all(map(math.isfinite, p.values[space.name])) for p in _points(trials, [space]))
+
+
+def _known(made: Task, task: str, among: Sequence[Space]) -> dict[str, Array]:
+    """The true front on each kind of data, where the task knows it."""
+    with blaming(task):
+        data = answers.data(made)
+        samples = {s.name: getattr(data, s.name) for s in among if s.name != GOALS}
+        found = {name: answers.front(made, batch, KNOWN) for name, batch in samples.items()}
+    return {name: at.double().cpu().numpy() for name, at in found.items() if at is not None}
+
+
+def _checked(by: Sequence[str | Variant], common: Mapping[str, Mapping[str, Any]]) -> list[Variant]:
+    """The methods; each takes a preference, and none is given one."""
+    checked = variants(by)
+    for variant in checked:
+        name = variant.method
+        steer = methods.get(name).prefers
+        if steer is None:
+            raise BadValue(
+                f"by must be methods that take a preference, {', '.join(preferring())}, found "
+                f"{name!r}"
+            )
+        if steer in {**common.get(name, {}), **variant.hyperparameters}:
+            raise BadValue(f"{name}: {steer} takes the preferences of the points: do not set it")
+    return checked
+
+
+def _preferences(points: int | Sequence[Sequence[float]], made: Task) -> list[Weights]:
+    objectives = len(made.objectives)
+    if objectives < 2:
+        raise BadValue(f"a front needs at least two objectives, found one, {made.objectives[0]}")
+    if isinstance(points, Sequence):
+        asked = [tuple(simplex(p, objectives, "points").tolist()) for p in points]
+        if not asked or len(set(asked)) < len(asked):
+            raise BadValue(f"points must be one or more different preferences, found {points!r}")
+        return asked
+    return even(whole_number("points", points, least=1), objectives)
+
+
+def _reference(given: Sequence[float] | None, made: Task) -> tuple[float, ...] | None:
+    if given is None:
+        return None
+    reference = tuple(float(value) for value in given)
+    if len(reference) != len(made.objectives) or not all(map(math.isfinite, reference)):
+        raise BadValue(
+            f"reference must be {len(made.objectives)} finite numbers, one for each of "
+            f"{', '.join(made.objectives)}, found {list(given)}"
+        )
+    return reference

@@ -1,0 +1,67 @@
+"""`trimol diagnose`, as a user types it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trimol.cli import main
+
+TUG = f"{Path(__file__).parents[1] / 'runs' / 'trial_tasks.py'}:Tug"
+SMALL = "--steps 12 --batch-size 8 --seeds 3 --tuning-seeds 2 --trials 3 --jobs 1 --methods mgda"
+
+
+def run(capsys: pytest.CaptureFixture[str], *given: str) -> tuple[int, str, str]:
+    code = main(["diagnose", *given])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_from_the_command_to_the_page(capsys, tmp_path):
+    out = str(tmp_path / "study")
+    code, text, progress = run(capsys, TUG, *SMALL.split(), "--out", out)
+    assert code == 0
+    first = " ".join(text.split("\n\n")[0].split())
+    assert first.startswith(("Stay with static weights (", "Use mgda"))
+    assert "at equal samples" in text
+    assert "mgda" in text
+    assert "steps" in progress
+    code, text, progress = run(capsys, TUG, *SMALL.split(), "--out", out, "--json", "--quiet")
+    found = json.loads(text)
+    assert (code, progress) == (0, "")
+    assert list(found)[:4] == ["regime", "use", "sentence", "evidence"]
+    assert found["regime"] in ("none", "scales", "direction", "noise", "stationary")
+    assert found["sentence"] == first
+    assert found["use"] in ("static", "mgda")
+    wanted = 0 if found["use"] == "static" else 3
+    assert run(capsys, TUG, *SMALL.split(), "--out", out, "--exit-code", "--quiet")[0] == wanted
+    assert main(["report", out]) == 0
+    page = (Path(out) / "report.html").read_text(encoding="utf-8")
+    assert found["sentence"].partition(":")[0] in page
+
+
+def test_a_look_alone(capsys, tmp_path):
+    code, text, _ = run(capsys, TUG, "--look-only", "--batch-size", "8", "--out", str(tmp_path))
+    assert code == 0
+    assert "(No method was tried.)" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("nothing",), "task must be one of"),
+        (("digits", "--methods", "nothing"), "unknown method 'nothing'"),
+        (("digits", "--methods", "static"), "--methods must be other than static"),
+        (("digits", "--methods", "smg"), "whose batches grow"),
+        (("digits", "--seeds", "0"), "seeds"),
+        (("digits", "--minutes", "-1"), "minutes"),
+        (("digits", "--option", "x=1"), "has no option 'x'"),
+        ((TUG.replace("Tug", "Sampled"),), "sampled must have validation data"),
+    ],
+)
+def test_bad_input_is_one_line(capsys, tmp_path, given, said):
+    code, out, err = run(capsys, *given, "--out", str(tmp_path / "x"))
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,332 @@
+"""Runs on a Ray cluster of two nodes, on this machine: the same bits, whatever is lost."""
+
+import json
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from trimol._extras import MissingExtra
+from trimol.runs import Interrupted, RunConfig, StoredRun, configure, execute_all, store
+from trimol.runs import _cluster as clusters
+from trimol.runs import _ray as on_ray
+from trimol.runs._lock import InUse, locked
+from trimol.runs._storage import read_tensors
+from trimol.runs._together import Unit
+from trimol.training import Diverged, RunError
+
+ray: Any = pytest.importorskip("ray")
+from ray.cluster_utils import Cluster  # noqa: E402
+
+pytestmark = pytest.mark.xdist_group("ray")
+
+MEMORY = {"object_store_memory": 80 * 2**20}
+# A node that died is missed within seconds.
+WATCHFUL = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500}
+TASK = """
+import os, signal, time
+from pathlib import Path
+from trimol.tasks.digits import Digits
+
+class Slow(Digits):
+    name = "slow"
+
+    def __init__(self, *, fault=""):
+        super().__init__(hidden=8)
+        self.fault = fault
+
+    def model(self):
+        print("a model is made")
+        return super().model()
+
+    def losses(self, model, batch):
+        if self.fault == "raise":
+            raise ValueError("a fault of the task")
+        if self.fault == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if Path(__file__).with_name("slowly").exists():
+            time.sleep(0.1)
+        return super().losses(model, batch)
+"""
+STEPS, OFTEN = 200, {"measure_every": 20, "checkpoint_every": 20}
+SAME = ("config.json", "metrics.parquet", "model.pt", "direction.pt")
+Jobs = list[tuple[RunConfig, Path]]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Two nodes with a CPU each; this process is connected to them."""
+    head = {"num_cpus": 1, "include_dashboard": False, "_system_config": WATCHFUL, **MEMORY}
+    both = Cluster(initialize_head=True, head_node_args=head)
+    both.add_node(num_cpus=1, **MEMORY)
+    ray.init(both.address, logging_level=logging.ERROR, log_to_driver=False)
+    yield both
+    ray.shutdown()
+    both.shutdown()
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> str:
+    (tmp_path / "slow.py").write_text(TASK)
+    return f"{tmp_path / 'slow.py'}:Slow"
+
+
+def configs(task: str, seeds: int = 2, **changes: Any) -> list[RunConfig]:
+    given = {"lr": 0.1, "batch_size": 16, "steps": STEPS, **OFTEN, **changes}
+    method, options = given.pop("method", "modo"), {"fault": given.pop("fault", "")}
+    return [
+        configure(task, method, seed=seed, task_options=options, **given) for seed in range(seeds)
+    ]
+
+
+def jobs(folder: Path, listed: list[RunConfig]) -> Jobs:
+    return [(config, folder / f"{config.method}-{config.seed}") for config in listed]
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two checkpoints say the same, but for how long it took."""
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        names = one.keys() - {"seconds", "measuring"}
+        return one.keys() == other.keys() and all(alike(one[n], other[n]) for n in names)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(alike, one, other))
+    return bool(one == other) or one != one  # NaN
+
+
+def same(one: Path, other: Path) -> None:
+    assert sorted(os.listdir(one)) == sorted(os.listdir(other))
+    for name in SAME:
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    if (one / store.CHECKPOINT).exists():
+        assert alike(read_tensors(one / store.CHECKPOINT), read_tensors(other / store.CHECKPOINT))
+    first, second = (json.loads((f / "summary.json").read_text())["record"] for f in (one, other))
+    assert first == second
+
+
+def as_here(folder: Path, runs: Jobs, **options: Any) -> None:
+    """Finished runs are, bit for bit, what they are without Ray."""
+    local = [(config, folder / path.name) for config, path in runs]
+    execute_all(local, **options)
+    for (_, there), (_, here) in zip(runs, local, strict=True):
+        same(there, here)
+
+
+class Seen:
+    """Notes what it is told, and does something once while two runs are in the middle.
+
+    Until then they are slow.
+    """
+
+    def __init__(self, folder: Path, act: Callable[[], object]) -> None:
+        self.slowly, self.act, self.acted = folder / "slowly", act, False
+        self.records: dict[int, list[int]] = {}
+        self.slowly.touch()
+
+    def __call__(self, config: RunConfig, step: int, record: Any) -> None:
+        if record is not None:
+            self.records.setdefault(config.seed, []).append(step)
+        inside = [seed for seed, steps in self.records.items() if 40 <= steps[-1] < STEPS - 40]
+        if len(inside) >= 2 and not self.acted:
+            self.acted = True
+            self.act()
+            self.slowly.unlink()
+
+
+def test_a_node_that_dies_loses_nothing(
+    cluster: Cluster, task: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    runs = jobs(tmp_path / "ray", configs(task, 3))
+    second = max(cluster.list_all_nodes(), key=lambda node: not node.head)
+
+    seen = Seen(tmp_path, lambda: cluster.remove_node(second, allow_graceful=False))
+    with pytest.warns(RuntimeWarning, match=r"a Ray worker was lost at .*another goes on with it"):
+        found = execute_all(runs, on="ray", together=False, watch=seen)
+    cluster.add_node(num_cpus=1, **MEMORY)
+    assert all(isinstance(run, StoredRun) and run.summary for run in found)
+    assert seen.acted
+    for steps in seen.records.values():
+        assert steps.count(0) == 1  # none began again
+        assert sorted(set(steps)) == list(range(0, STEPS + 1, 20))
+    assert "a model is made" in capfd.readouterr().err
+    as_here(tmp_path / "here", runs, together=False)
+    assert [path.name for path in (tmp_path / "ray").iterdir() if path.name[0] == "."] == []
+
+
+def test_runs_that_train_together_survive_their_worker(
+    cluster: Cluster, task: str, tmp_path: Path
+) -> None:
+    runs = jobs(tmp_path / "ray", configs(task, 2))
+
+    def kill() -> None:
+        state = json.loads((runs[0][1] / "state.json").read_text())
+        os.kill(state["pid"], signal.SIGKILL)
+
+    seen = Seen(tmp_path, kill)
+    with pytest.warns(RuntimeWarning, match="another goes on with it"):
+        execute_all(runs, on="ray", watch=seen)
+    assert [steps.count(0) for steps in seen.records.values()] == [1, 1]
+    as_here(tmp_path / "here", runs)
+
+
+def test_cancelled_runs_save_where_they_are_and_go_on(
+    cluster: Cluster, task: str, tmp_path: Path
+) -> None:
+    runs = jobs(tmp_path / "ray", configs(task, 3, checkpoint_every=0))
+    seen = Seen(tmp_path, lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(Interrupted, match="every run is saved") as stopped:
+        execute_all(runs, on="ray", together=False, watch=seen)
+    assert stopped.value.code == 128 + signal.SIGTERM
+    left = [path for _, path in runs if path.exists() and not (path / store.SUMMARY).exists()]
+    assert len(left) >= 2
+    for path in left:
+        assert store.load(path).state.name == "interrupted"
+        assert 0 < read_tensors(path / store.CHECKPOINT)["run"]["step"] < STEPS
+        with locked(path):  # nobody works there any more
+            pass
+    assert sum(read_tensors(path / store.CHECKPOINT)["run"]["step"] >= 40 for path in left) >= 2
+    execute_all(runs, together=False)  # here: a run does not care where it was begun
+    as_here(tmp_path / "here", runs, together=False)
+
+
+def test_what_diverges_and_what_fails_is_said_as_without_ray(
+    cluster: Cluster, task: str, tmp_path: Path
+) -> None:
+    wild = configs(task, 1, method="static", lr=1e30, steps=20)
+    both = [*wild, *configs(task, 1, steps=10)]
+    there, here = (execute_all(jobs(tmp_path / w, both), on=o) for w, o in PLACES)
+    assert isinstance(there[0], Diverged)
+    assert str(there[0]) == str(here[0])
+    assert isinstance(there[1], StoredRun)
+    same(tmp_path / "ray" / "modo-0", tmp_path / "here" / "modo-0")
+
+    said = []
+    for where, on in PLACES:
+        with pytest.raises(Exception, match="a fault of the task") as failed:
+            execute_all(jobs(tmp_path / where / "bad", configs(task, 1, fault="raise")), on=on)
+        said.append((type(failed.value), str(failed.value)))
+    assert said[0] == said[1]
+    assert "\n" not in said[0][1]
+
+
+PLACES: list[tuple[str, str | None]] = [("ray", "ray"), ("here", None)]
+
+
+def test_a_task_that_kills_its_workers_is_given_up(
+    cluster: Cluster, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_ray, "LOSSES", 0)
+    with pytest.raises(RunError, match=r"^1 Ray workers ended at .*modo-0 \(.*run the same comm"):
+        execute_all(jobs(tmp_path, configs(task, 1, fault="die")), on="ray")
+
+
+def test_a_node_with_another_torch_is_named(
+    cluster: Cluster, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = {**on_ray.versions(), "torch": "1.0"}
+    monkeypatch.setattr(on_ray, "versions", lambda: other)
+    with pytest.raises(RunError, match=r"^the Ray node .* has torch .*started with 1.0: its res"):
+        execute_all(jobs(tmp_path, configs(task, 1)), on="ray")
+    assert [path.name for path in tmp_path.iterdir()] == ["slow.py"]
+
+
+def test_another_cluster_than_the_one_connected_to_is_refused(
+    cluster: Cluster, task: str, tmp_path: Path
+) -> None:
+    with pytest.raises(RunError, match="connected to a Ray cluster already: say on='ray'"):
+        execute_all(jobs(tmp_path, configs(task, 1)), on="127.0.0.1:1")
+
+
+def test_what_a_node_does_not_see_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRIMOL_DATA", "data")
+    Path("data").mkdir()
+    terms = on_ray.Terms.here([tmp_path / "own.py"])
+    assert terms.environment["TRIMOL_DATA"] == str(tmp_path / "data")
+    with pytest.raises(RunError, match=r"node .* does not see .*own.py: it must be on storage"):
+        terms.adopt()
+    (tmp_path / "own.py").touch()
+    monkeypatch.setenv("TRIMOL_DATA", "elsewhere")
+    terms.adopt()
+    assert os.environ["TRIMOL_DATA"] == str(tmp_path / "data")
+    Path("data").rmdir()
+    with pytest.raises(RunError, match=r"does not see .*data: it must"):
+        terms.adopt()
+    with pytest.raises(RunError, match=f"does not see {tmp_path}: it must"):
+        replace(terms, seen=(tmp_path / ".ray-0123",)).adopt()
+
+
+def test_locks_of_a_lost_worker_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure("quadratic", "static", lr=0.01, steps=2, batch_size=4)
+    unit = Unit(((config, tmp_path),))
+    monkeypatch.setattr(on_ray, "WAIT", 0.01)
+    with locked(tmp_path):
+        assert isinstance(on_ray._patiently(unit, lambda *_: None, again=False), InUse)
+        monkeypatch.setattr(on_ray, "LOCKS_LEFT", 0.05)
+        given_up = on_ray._patiently(unit, lambda *_: None, again=True)
+    assert isinstance(given_up, InUse)
+    assert "delete" in str(given_up)
+    monkeypatch.setattr(on_ray, "LOCKS_LEFT", 60.0)
+    held, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with locked(tmp_path):
+            held.set()
+            over.wait(0.5)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    held.wait()
+    assert on_ray._patiently(unit, lambda *_: None, again=True) == {}
+    other.join()
+    assert (tmp_path / store.SUMMARY).exists()
+
+
+def test_a_run_that_is_finished_elsewhere_only_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_ray, "LATE", 0.01)
+    with pytest.raises(RunError, match=r"finished .* but summary.json is not seen here"):
+        on_ray._await(tmp_path)
+    (tmp_path / store.SUMMARY).touch()
+    on_ray._await(tmp_path)
+
+
+def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with (
+        pytest.raises(MissingExtra, match=r"^--on needs ray: pip install 'trimol\[ray\]'$"),
+        clusters.connected("ray", 1),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("on", ["", "head", "ray:/x", "ray://", "1.2.3.4", "http://a:1", 3])
+def test_no_cluster_is_called_so(on: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="on must be ray, ray://HOST:PORT or HOST:PORT, found"):
+        execute_all([], on=on)
+
+
+@pytest.mark.timeout(60)  # Ray itself waits for minutes
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_where_no_cluster_is_one_line_says_so(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clusters, "REACH", 1.0)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        address = f"{scheme}127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(RunError, match=r"no Ray cluster answers at .*refused"):
+            clusters.reach(address)
+        other.listen()  # and says nothing
+        with pytest.raises(RunError, match=r"what answers at .* is no Ray cluster"):
+            clusters.reach(address)

@@ -1,0 +1,334 @@
+"""Searches: the same trials however often they are stopped, chosen on validation data alone."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import optuna
+import pytest
+from sweep_tasks import write
+
+from trimol._extras import MissingExtra
+from trimol.runs import Sweep, SweepPlan, store, sweep
+from trimol.runs._proposals import JOURNAL
+from trimol.runs._trials import Trial
+from trimol.runs.study import load
+from trimol.training import Diverged
+
+STEPS = 12
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write(tmp_path_factory.mktemp("task"))
+
+
+def plan(task: str, **others: object) -> SweepPlan:
+    given = {
+        "methods": ["static", "modo"],
+        "steps": STEPS,
+        "batch_size": 20,
+        "lr": "log:1e-3..1",
+        "schedule": ["constant", "linear"],
+        "settings": {"static": {"weights": "simplex"}, "modo": {"gamma": "log:1e-3..10"}},
+        "trials": 8,
+    }
+    return SweepPlan(task, **{**given, **others})
+
+
+def told(found: Sweep) -> list[tuple[object, ...]]:
+    """What decides a search, trial by trial, in order."""
+    return [(t.method, t.number, json.dumps(t.setting), t.values, t.note) for t in found.trials]
+
+
+@pytest.fixture(scope="module")
+def whole(task: str, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """A search that nothing interrupted."""
+    return sweep(plan(task), tmp_path_factory.mktemp("whole"))
+
+
+class Killed(Exception):
+    """In place of a kill: nothing after it is done."""
+
+
+def killed_after(steps: int):
+    """A watch that kills the search after so many steps of its runs."""
+    count = iter(range(steps))
+
+    def watch(config: object, step: int, record: object) -> None:
+        if record is None and next(count, None) is None:
+            raise Killed
+
+    return watch
+
+
+@pytest.mark.parametrize("kills", [(1,), (30, 7, 55), (95, 90)])
+def test_a_killed_search_comes_to_the_same_trials(
+    task: str, whole: Sweep, tmp_path: Path, kills: tuple[int, ...]
+) -> None:
+    for steps in kills:
+        with pytest.raises(Killed):
+            sweep(plan(task), tmp_path, watch=killed_after(steps))
+        assert not (tmp_path / "study.json").exists()  # it does not look finished
+    assert told(sweep(plan(task), tmp_path)) == told(whole)
+    assert journal(tmp_path) == journal(whole.folder)
+
+
+def journal(folder: Path) -> dict[str, list[tuple[object, ...]]]:
+    """The trials in Optuna's journal, by search."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    backend = optuna.storages.journal.JournalFileBackend(str(folder / JOURNAL))
+    storage = optuna.storages.JournalStorage(backend)
+    return {
+        name: [(t.number, t.params, t.values, t.state) for t in study.trials]
+        for name in optuna.get_all_study_names(storage)
+        for study in [optuna.load_study(study_name=name, storage=storage)]
+    }
+
+
+def test_nothing_is_run_twice(task: str, whole: Sweep, tmp_path: Path) -> None:
+    ran: list[int] = []
+    folder = tmp_path / "again"
+    shutil.copytree(whole.folder, folder)
+    again = sweep(plan(task), folder, watch=lambda config, step, record: ran.append(step))
+    assert told(again) == told(whole)
+    assert ran == []
+    more = sweep(plan(task, trials=9), folder, watch=lambda c, step, r: ran.append(step))
+    assert [t for t in told(more) if t[1] < 8] == told(whole)
+    assert len(ran) == 2 * (STEPS + 1)  # a run of each method, with one look at its end
+
+
+def test_the_journal_is_for_optunas_own_tools(whole: Sweep) -> None:
+    found = journal(whole.folder)
+    assert set(found) == {"curves: static", "curves: modo"}
+    for name, trials in found.items():
+        own = [t for t in whole.trials if name.endswith(t.method)]
+        assert [trial[2] for trial in trials] == [list(t.values.values()) for t in own]
+    assert set(found["curves: modo"][0][1]) == {"lr", "schedule", "gamma"}
+
+
+def test_half_a_line_in_the_journal_is_no_damage(task: str, whole: Sweep, tmp_path: Path) -> None:
+    sweep(plan(task, trials=3), tmp_path)
+    with (tmp_path / JOURNAL).open("ab") as file:
+        file.write(b'{"op_code": 4, "wor')
+    sweep(plan(task), tmp_path)
+    assert journal(tmp_path) == journal(whole.folder)
+
+
+def test_a_lost_journal_is_written_again(task: str, whole: Sweep, tmp_path: Path) -> None:
+    sweep(plan(task, trials=3), tmp_path)
+    (tmp_path / JOURNAL).unlink()
+    sweep(plan(task), tmp_path)
+    assert journal(tmp_path) == journal(whole.folder)
+
+
+def test_another_search_has_another_folder(task: str, tmp_path: Path) -> None:
+    sweep(plan(task, trials=1), tmp_path)
+    with pytest.raises(store.StoreError, match=r"another search \(steps differ\)"):
+        sweep(plan(task, trials=1, steps=6), tmp_path)
+    with pytest.raises(store.StoreError, match=r"another search \(settings differ\)"):
+        sweep(plan(task, trials=1, lr=[0.1, 0.2]), tmp_path)
+    assert len(list((tmp_path / store.ASIDE).iterdir())) == 2
+
+
+def test_a_search_by_two_goes_on_with_one(task: str, tmp_path: Path, quick_workers: None) -> None:
+    own = {"methods": ["static"], "settings": {}, "trials": 5}
+    both = sweep(plan(task, **own), tmp_path / "both", jobs=2)
+    with pytest.raises(Killed):
+        sweep(plan(task, **own), tmp_path / "cut", jobs=2, told=_kill_second())
+    assert told(sweep(plan(task, **own), tmp_path / "cut", jobs=1)) == told(both)
+
+
+def _kill_second():
+    calls = iter(range(1))
+
+    def stop(trials: object) -> None:
+        if next(calls, None) is None:
+            raise Killed
+
+    return stop
+
+
+def test_one_methods_trials_do_not_depend_on_others(
+    task: str, whole: Sweep, tmp_path: Path
+) -> None:
+    own = {"methods": ["modo"], "settings": {"modo": {"gamma": "log:1e-3..10"}}}
+    alone = sweep(plan(task, **own), tmp_path)
+    assert told(alone) == [t for t in told(whole) if t[0] == "modo"]
+
+
+def test_tpe_learns_and_seeds_differ(task: str, tmp_path: Path) -> None:
+    """Of 24 trials, the later ones are nearer to the best step size; by random they are not."""
+    own = {"methods": ["static"], "settings": {}, "schedule": None, "lr": "log:1e-6..1"}
+    tried = {}
+    for search, seed in (("tpe", 0), ("tpe", 1), ("random", 0)):
+        folder = tmp_path / f"{search}{seed}"
+        found = sweep(plan(task, **own, trials=24, search=search, seed=seed, steps=2), folder)
+        tried[search, seed] = [trial.setting["lr"] for trial in found.trials]
+    assert tried["tpe", 0] != tried["tpe", 1]
+    late = {key: sum(lr > 0.01 for lr in lrs[12:]) / 12 for key, lrs in tried.items()}
+    assert min(late["tpe", 0], late["tpe", 1]) > 0.6
+    assert late["random", 0] < 0.6  # a third of the range, by ratio
+
+
+def test_a_grid_is_run_once_and_needs_no_optuna(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    own = {"lr": "log:0.01..1:3", "trials": None, "settings": {"static": {"weights": "simplex:2"}}}
+    found = sweep(plan(task, **own), tmp_path)
+    assert found.plan.how == "grid"
+    static = [trial.setting for trial in found.trials if trial.method == "static"]
+    assert len(static) == 3 * 2 * 3
+    assert len({json.dumps(setting) for setting in static}) == 18
+    assert len([t for t in found.trials if t.method == "modo"]) == 6
+    assert len(list((tmp_path / store.ASIDE).iterdir())) == 24
+    wider = sweep(plan(task, **{**own, "lr": "log:0.001..1:4"}), tmp_path)
+    assert len(wider.trials) == 32
+    assert len(list((tmp_path / store.ASIDE).iterdir())) == 32  # 24 of them were there
+    with pytest.raises(MissingExtra, match=r"needs optuna: pip install 'trimol\[sweep\]'"):
+        sweep(plan(task), tmp_path / "other")
+
+
+def test_the_best_is_what_a_slow_search_of_the_runs_finds(whole: Sweep) -> None:
+    """Read from the runs' own folders: the least mean of losses relative to their medians."""
+    from statistics import median
+
+    runs = {run.path.name: run.record for run in store.find(whole.folder / store.ASIDE)}
+    assert len(runs) == 16
+    names = ("validation_loss/fit", "validation_loss/slope")
+    middle = {name: median(record[name] for record in runs.values()) for name in names}
+    cost = {
+        path: sum(record[name] / middle[name] for name in names) for path, record in runs.items()
+    }
+    for method, best in whole.best.items():
+        own = {path: value for path, value in cost.items() if f"-{method}-" in path}
+        assert best.folders[0].name == min(own, key=own.__getitem__)
+    front = {
+        path
+        for path, a in runs.items()
+        if not any(
+            all(b[n] <= a[n] for n in names) and any(b[n] < a[n] for n in names)
+            for b in runs.values()
+        )
+    }
+    assert {trial.folders[0].name for trial in whole.front} == front
+
+
+def test_test_data_are_never_looked_at(task: str, whole: Sweep, tmp_path: Path) -> None:
+    """Test data that are all NaN change nothing."""
+    poisoned = sweep(plan(task, options={"poison": True}), tmp_path)
+    assert told(poisoned) == told(whole)
+    for run in store.find(tmp_path / store.ASIDE):
+        assert not [name for name in run.record if "test" in name]
+
+
+def test_without_validation_data_nothing_is_searched(task: str) -> None:
+    with pytest.raises(ValueError, match="must have validation data to choose a setting by"):
+        plan(task, options={"held_out": False})
+    with pytest.raises(ValueError, match=r"by the task's option validation$"):
+        SweepPlan("digits", ["static"], steps=1, lr=[1, 2])
+
+
+def test_goals_are_the_tasks_where_it_has_some(task: str, tmp_path: Path) -> None:
+    found = sweep(plan(task.replace("Curves", "Judged"), trials=3), tmp_path)
+    assert found.plan.goals == {"fit": {"validation/error": "lower"}}
+    for method, best in found.best.items():
+        errors = [t.values["validation/error"] for t in found.trials if t.method == method]
+        assert best.values == {"validation/error": min(errors)}
+    assert [len(t.values) for t in found.trials] == [1] * 6
+
+
+def test_what_diverges_is_noted_and_not_chosen(task: str, tmp_path: Path) -> None:
+    own = {"methods": ["static"], "settings": {}, "schedule": None, "trials": None}
+    found = sweep(plan(task, **own, lr=[0.1, 1e30]), tmp_path)
+    good, bad = found.trials
+    assert "nan" in bad.note or "inf" in bad.note
+    assert (bad.values, found.scores[1]) == ({}, None)
+    assert found.best["static"] is good
+    assert "1 diverged" in " ".join(load(tmp_path).notes)
+    with pytest.raises(Diverged, match="no trial of static came to an end: "):
+        sweep(plan(task, **own, lr=[1e29, 1e30]), tmp_path / "b")
+
+
+def test_tpe_goes_on_after_what_diverges(task: str, tmp_path: Path) -> None:
+    own = {"methods": ["static"], "settings": {}, "schedule": None, "lr": "log:1e-3..1e40"}
+    found = sweep(plan(task, **own, trials=24), tmp_path)
+    lost = [not trial.values for trial in found.trials]
+    assert 0 < sum(lost) < 24
+    assert sum(lost[12:]) < sum(lost[:12])
+    states = [trial[3].name for trial in next(iter(journal(tmp_path).values()))]
+    assert states == ["PRUNED" if gone else "COMPLETE" for gone in lost]
+
+
+def test_values_are_means_over_seeds(task: str, tmp_path: Path) -> None:
+    own = {"methods": ["static"], "settings": {}, "schedule": None, "trials": None}
+    found = sweep(plan(task, **own, lr=[0.1, 0.2], seeds=3), tmp_path)
+    for trial in found.trials:
+        records = [store.load(folder).record for folder in trial.folders]
+        assert len({r["validation_loss/fit"] for r in records}) == 3
+        mean = sum(r["validation_loss/fit"] for r in records) / 3
+        assert trial.values["validation_loss/fit"] == pytest.approx(mean)
+    rows = load(tmp_path).rows
+    assert {row["n"] for row in rows} == {3}
+
+
+def by_number(trials: tuple[Trial, ...], method: str) -> list[Trial]:
+    return [trial for trial in trials if trial.method == method]
+
+
+def test_halving_gives_up_on_the_worst_and_changes_no_other(task: str, tmp_path: Path) -> None:
+    own = {"search": "random", "trials": 9}
+    full = sweep(plan(task, **own, steps=18), tmp_path / "full")
+    cut = sweep(plan(task, **own, steps=18, prune="halving"), tmp_path / "cut")
+    for method in ("static", "modo"):
+        before, after = by_number(full.trials, method), by_number(cut.trials, method)
+        assert [t.setting for t in before] == [t.setting for t in after]
+        ended = [t.number for t in after if t.values]
+        assert 1 <= len(ended) <= 3
+        for number in ended:
+            assert after[number].values == before[number].values
+        for trial in after:
+            assert bool(trial.values) != trial.note.startswith("pruned after ")
+    steps = [run.config.steps for run in store.find(tmp_path / "cut" / store.ASIDE)]
+    assert sorted(set(steps)) == [2, 6, 18]
+    assert steps.count(2) == 18
+    assert steps.count(6) <= 8
+    assert "were pruned by successive halving" in " ".join(load(tmp_path / "cut").notes)
+    assert "pruned" not in " ".join(load(tmp_path / "full").notes)
+    assert told(sweep(plan(task, **own, steps=18, prune="halving"), tmp_path / "cut")) == told(cut)
+
+
+def test_a_search_is_a_study_with_a_command_that_repeats_it(whole: Sweep) -> None:
+    study = load(whole.folder)
+    table = study.tables["trials"]
+    assert len(table) == len(whole.trials)
+    assert table["best"].sum() == 2
+    assert table["setting/weights.fit"].is_not_null().sum() == 8
+    assert {row["metric"] for row in study.rows} == {"validation_loss/fit", "validation_loss/slope"}
+    assert "--set static.weights=simplex" in study.command
+    assert "--trials 8" in study.command
+    assert "trimol compare" in study.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"lr": "log:0..1"}, "static.lr must begin above 0 to go by ratio"),
+        ({"lr": None, "schedule": None, "settings": {}}, "something to try"),
+        ({"settings": {"stch": {"mu": [1]}}}, "settings must be of static, modo, found 'stch'"),
+        ({"settings": {"modo": {"gamma": [-1.0]}}}, "gamma must be a finite number"),
+        ({"settings": {"modo": {"nu": [1.0]}}}, "modo has no hyper-parameter 'nu'"),
+        ({"search": "all"}, "search must be 'grid' or 'random' or 'tpe', found 'all'"),
+        ({"search": "grid", "trials": None}, "lr must have a number of points for a grid"),
+        ({"lr": [0.1, 0.2], "settings": {}}, "trials must be left out for a grid"),
+        ({"prune": "early"}, "prune must be 'none' or 'halving', found 'early'"),
+        ({"prune": "halving", "steps": 8}, "steps must be at least 9 to be halved, found 8"),
+        ({"methods": []}, "methods must be one or more different names"),
+        ({"trials": 0}, "trials must be a whole number of at least 1"),
+    ],
+)
+def test_what_cannot_be_searched_is_said_at_once(task: str, given: object, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        plan(task, **given)

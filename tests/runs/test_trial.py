@@ -1,0 +1,247 @@
+"""Trials: who is tried how often, on which seeds and data, and what a kill leaves behind."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean, median
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trimol import methods
+from trimol._failures import BadValue
+from trimol.runs import _costs as costs
+from trimol.runs import trial as trials
+from trimol.runs._candidates import Candidate
+from trimol.runs._grids import beyond_weights, grid, usual_trials
+from trimol.runs.store import CONFIG, StoredRun, find
+from trimol.runs.trial import Trial, TrialPlan, held_out, trial
+from trimol.tasks import Settings, load
+from trimol.tasks import _answers as answers
+
+HERE = f"{Path(__file__).parent / 'trial_tasks.py'}:"
+PLAN = TrialPlan(HERE + "Tug", ["mgda"], trials=4, steps=12, batch_size=8, seeds=3, tuning_seeds=2)
+
+
+@pytest.fixture(autouse=True)
+def steady_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time is not to be tested: a step of a method costs two of the baseline's."""
+    monkeypatch.setattr(
+        trials, "step_costs", lambda configs: {n: 1.0 + (n != "static") for n in configs}
+    )
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trial, Path]:
+    folder = tmp_path_factory.mktemp("trial")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            trials, "step_costs", lambda configs: {n: 1.0 + (n != "static") for n in configs}
+        )
+        return trial(PLAN, folder, jobs=1), folder
+
+
+def configs(folder: Path) -> list[dict]:
+    return [json.loads(file.read_text()) for file in folder.rglob(CONFIG)]
+
+
+def records(found: Trial) -> dict:
+    return {
+        (budget, name, run.config.seed): run.record
+        for budget, runs in (("samples", found.runs), ("time", found.timed))
+        for name, own in runs.items()
+        for run in own
+    }
+
+
+def test_final_runs_have_seeds_that_the_choice_has_not_seen(found):
+    _, folder = found
+    tuned = {c["seed"] for c in configs(folder / "tuning-only")}
+    final = {c["seed"] for c in configs(folder / "runs")}
+    assert (tuned, final) == ({0, 1}, {2, 3, 4})
+    assert all(c["validation_only"] for c in configs(folder / "tuning-only"))
+
+
+def test_at_equal_time_the_dearer_method_has_fewer_steps(found):
+    done, _ = found
+    assert done.steps == {"static": 12, "mgda": 6}
+    assert {run.config.steps for run in done.timed["mgda"]} == {6}
+    assert {run.config.steps for run in done.runs["mgda"]} == {12}
+    assert "static" not in done.timed
+    assert {gain.budget for gain in done.verdict.gains} == {"samples", "time"}
+
+
+def test_what_is_chosen_is_the_best_on_validation_data(found):
+    """By hand: the mean over seeds and losses, each relative to the baseline's median loss."""
+    done, folder = found
+    first = {
+        (row["lr"], row["hyperparameters"], row["schedule"])
+        for row in done.tuning.filter(method="static").to_dicts()[:4]
+    }
+    tried = [
+        run.record
+        for run in find(folder / "tuning-only" / "static")
+        if (run.config.lr, json.dumps(run.config.hyperparameters), run.config.schedule) in first
+    ]
+    scales = {m: median(record[f"validation_loss/{m}"] for record in tried) for m in done.ways}
+    assert len(tried) == 8
+    for name, points in done.points.items():
+        rows = done.tuning.filter(method=name).to_dicts()
+        scores = [-fmean(point[m] / scales[m] for m in scales) for point in points]
+        assert [row["score"] for row in rows] == pytest.approx(scores)
+        best = scores.index(max(scores))
+        assert [row["chosen"] for row in rows] == [place == best for place in range(len(rows))]
+        assert done.settings[name].lr == rows[best]["lr"]
+
+
+def test_test_data_have_no_part_in_the_choice(found, tmp_path):
+    done, _ = found
+    moved = trial(replace(PLAN, options={"test": 5.0}), tmp_path, jobs=1)
+    assert moved.settings == done.settings
+    assert moved.tuning.drop("candidate").equals(done.tuning.drop("candidate"))
+    before, after = records(done), records(moved)
+    assert all(before[key]["test_loss/right"] != after[key]["test_loss/right"] for key in before)
+
+
+class Stop(KeyboardInterrupt):
+    """Somebody pulls the plug."""
+
+
+@pytest.mark.parametrize("at", [30, 150, 260])
+def test_a_trial_that_was_stopped_comes_out_the_same(found, tmp_path, at):
+    done, _ = found
+
+    def watch(steps: int, total: int) -> None:
+        if steps >= at:
+            raise Stop
+
+    with pytest.raises(Stop):
+        trial(PLAN, tmp_path, jobs=1, watch=watch)
+    again = trial(PLAN, tmp_path, jobs=1)
+    assert again.tuning.equals(done.tuning)
+    assert records(again) == records(done)
+    assert again.verdict == done.verdict
+
+
+def test_costs_are_measured_once(found, monkeypatch):
+    done, folder = found
+
+    def never(configs: object) -> dict:
+        raise AssertionError
+
+    monkeypatch.setattr(trials, "step_costs", never)
+    again = trial(PLAN, folder, jobs=1)
+    assert again.costs == done.costs
+    assert records(again) == records(done)
+
+
+def test_a_step_is_timed_without_diverging():
+    made = {name: _config(name) for name in ("static", "mgda")}
+    assert all(seconds > 0 for seconds in costs.step_costs(made).values())
+
+
+def _config(method: str):
+    from trimol.runs.config import configure
+
+    return configure(HERE + "Tug", method, steps=3, lr=1e30, batch_size=8, schedule="linear")
+
+
+def test_time_that_is_up_ends_the_trials_in_their_order(monkeypatch, tmp_path):
+    monkeypatch.setattr(trials, "ROUND", 2)
+    monkeypatch.setattr(trials, "EXTENSIONS", 0)
+    short = replace(PLAN, minutes=1e-9)
+    done = trial(short, tmp_path, jobs=1)
+    assert "after 2 of 4 trials" in done.notes[0]
+    assert dict(done.tuning.group_by("method").len().iter_rows()) == {"static": 2, "mgda": 2}
+    # Going on, with all the time there is, changes nothing that was decided.
+    monkeypatch.setattr(trials._Work, "_late", lambda self: False)
+    assert trial(short, tmp_path, jobs=1).tuning.equals(done.tuning)
+
+
+def test_goals_are_what_is_judged_by(tmp_path):
+    plan = replace(PLAN, task=HERE + "Judged", trials=2, seeds=2, tuning_seeds=1)
+    done = trial(plan, tmp_path, jobs=1)
+    assert done.ways == {"near": "higher"}
+    assert {gain.metric for gain in done.verdict.gains} == {"near"}
+    assert done.reached == {}
+
+
+def test_goals_that_are_no_metrics_are_refused(tmp_path):
+    plan = replace(PLAN, task=HERE + "Misnamed", trials=1)
+    with pytest.raises(BadValue, match=r"goals must name metrics of the task \(it has none\)"):
+        trial(plan, tmp_path, jobs=1)
+
+
+def test_validation_data_are_held_out_of_train_where_there_are_none(tmp_path):
+    plan = replace(PLAN, options={"validation": False}, trials=2, seeds=2, tuning_seeds=1)
+    done = trial(plan, tmp_path, jobs=1)
+    assert done.held_out == 8
+    run: StoredRun = done.runs["static"][0]
+    assert run.config.hold_out == 8
+    task = load(run.config.task, run.config.task_options)
+    whole = answers.data(task)
+    task.hold_out = 8
+    data = answers.data(task)
+    parts = [*data.train[0].flatten().tolist(), *data.validation[0].flatten().tolist()]
+    assert sorted(parts) == sorted(whole.train[0].flatten().tolist())
+    assert torch.equal(data.test[0], whole.test[0])
+
+
+def test_a_task_that_has_none_to_hold_out_is_refused(tmp_path):
+    with pytest.raises(BadValue, match=r"sampled must have validation data .* a sampler of"):
+        trial(replace(PLAN, task=HERE + "Sampled"), tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+    assert held_out(load(HERE + "Tug")) == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"methods": ["static"]}, "methods must be"),
+        ({"methods": ["mgda", "mgda"]}, "methods must be"),
+        ({"methods": []}, "methods must be"),
+        ({"methods": ["smg"]}, "whose batches grow"),
+        ({"seeds": 0}, "seeds"),
+        ({"trials": 0}, "trials"),
+        ({"minutes": 0.0}, "minutes"),
+    ],
+)
+def test_plans_that_make_no_sense(wrong, said):
+    with pytest.raises(BadValue, match=said):
+        replace(PLAN, **wrong)
+
+
+@given(st.sampled_from(methods.names()), st.integers(2, 6), st.integers(1, 80))
+def test_every_method_has_as_many_different_candidates(method, objectives, trials):
+    made = grid(method, objectives, Settings(lr=0.1), trials)
+    assert len(made) == trials
+    shown = {json.dumps([c.lr, dict(c.hyperparameters), c.schedule]) for c in made}
+    assert len(shown) == trials
+    assert made[0].lr == 0.1
+    longer = grid(method, objectives, Settings(lr=0.1), usual_trials(objectives))
+    for name, value in longer[0].hyperparameters.items():
+        if name in ("weights", "prefer"):
+            assert sum(value) == pytest.approx(1, abs=1e-5)
+
+
+@given(st.integers(2, 5), st.integers(0, 4), st.integers(1, 6))
+def test_weights_are_followed_beyond_every_edge(objectives, lean, rounds):
+    """One objective matters a million times as much: the weights get there."""
+    lean %= objectives
+    tried = grid("static", objectives, Settings(lr=0.1), usual_trials(objectives))
+    best = max(tried, key=lambda c: c.hyperparameters["weights"][lean])
+    for _ in range(rounds):
+        more = beyond_weights(best, tried)
+        assert all(min(c.hyperparameters["weights"]) > 0 for c in more)
+        tried += more
+        further = max(tried, key=lambda c: c.hyperparameters["weights"][lean])
+        assert further.hyperparameters["weights"][lean] > best.hyperparameters["weights"][lean]
+        best = further
+
+
+def test_weights_inside_are_not_moved():
+    tried = [Candidate(1.0, {"weights": w}) for w in ([0.5, 0.5], [0.9, 0.1], [0.1, 0.9])]
+    assert beyond_weights(tried[0], tried) == []
+    assert beyond_weights(Candidate(1.0, {"weights": [0.0, 1.0]}), tried) == []

@@ -1,0 +1,210 @@
+"""The rule that says whether a method is better: against slow references, and on pure noise."""
+
+import math
+import random
+from statistics import fmean, stdev
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from trimol.runs._sentences import change, compared, percent
+from trimol.runs.statistics import Paired
+from trimol.runs.verdict import HYPERVOLUME, MARGIN, Gain, Pair, judge
+
+WAYS = {"accuracy": "higher", "loss": "lower"}
+
+
+def noisy(level: float, spread: float, n: int, seed: int) -> list[float]:
+    drawn = random.Random(seed)
+    return [level + spread * drawn.gauss(0, 1) for _ in range(n)]
+
+
+def pair(method, metric, shift, *, level=1.0, noise=0.001, n=6, seed=0, budget="samples"):
+    base = noisy(level, 0.01, n, seed)
+    own = [b + shift + e for b, e in zip(base, noisy(0, noise, n, seed + 1), strict=True)]
+    return Pair(method, metric, Paired(base, own), budget)
+
+
+def test_better_on_one_and_worse_on_none_wins():
+    found = judge(
+        [pair("a", "accuracy", 0.05), pair("a", "loss", 0.0, seed=5)], WAYS, baseline="static"
+    )
+    assert (found.use, found.kind("a")) == ("a", "wins")
+
+
+def test_the_way_decides():
+    found = judge([pair("a", "loss", 0.05)], WAYS, baseline="static")
+    assert (found.use, found.kind("a")) == ("static", "loses")
+    found = judge([pair("a", "loss", -0.05)], WAYS, baseline="static")
+    assert (found.use, found.kind("a")) == ("a", "wins")
+
+
+def test_a_clear_gain_within_the_margin_changes_nothing():
+    found = judge([pair("a", "accuracy", 0.8 * MARGIN, noise=1e-5)], WAYS, baseline="static")
+    (gain,) = found.gains
+    assert gain.clear
+    assert not gain.better
+    assert (found.use, found.kind("a")) == ("static", "alike")
+
+
+def test_harm_counts_without_correction():
+    """p = 0.03 is no finding among many, and yet reason enough not to say: nothing lost."""
+    apart = [-0.010, -0.001, -0.008, -0.002, -0.006, -0.0013]
+    base = noisy(1.0, 0.01, 6, 3)
+    harmed = Paired(base, [b + a for b, a in zip(base, apart, strict=True)])
+    assert 0.01 < harmed.p < 0.05
+    pairs = [pair("a", "loss", -0.05), Pair("a", "accuracy", harmed)]
+    others = [pair(f"m{i}", "loss", 0.0, seed=i) for i in range(20)]
+    found = judge([*pairs, *others], WAYS, baseline="static")
+    assert found.kind("a") == "trades"
+    assert found.use == "static"
+
+
+def trade(*reached):
+    pairs = [pair("a", "accuracy", 0.05), pair("a", "loss", 0.05, seed=7)]
+    return judge(pairs, WAYS, baseline="static", reached=reached)
+
+
+def test_a_trade_is_no_win_unless_the_hypervolume_is_larger():
+    assert (trade().use, trade().kind("a")) == ("static", "trades")
+    assert trade(pair("a", HYPERVOLUME, 0.0, noise=0.01)).use == "static"
+    assert trade(pair("a", HYPERVOLUME, -0.2)).use == "static"
+    assert trade(pair("b", HYPERVOLUME, 0.2)).use == "static"
+    assert trade(pair("a", HYPERVOLUME, 0.2)).use == "a"
+
+
+def test_hypervolume_makes_no_winner_of_what_is_no_trade():
+    pairs = [pair("a", "accuracy", 0.0, noise=0.01)]
+    reached = [pair("a", HYPERVOLUME, 0.2)]
+    assert judge(pairs, WAYS, baseline="static", reached=reached).use == "static"
+
+
+def test_a_method_must_win_at_every_budget():
+    even = pair("a", "accuracy", 0.05)
+    assert judge([even], WAYS, baseline="static").use == "a"
+    for shift, kind in ((0.0, "alike"), (-0.05, "loses"), (0.04, "wins")):
+        timed = pair("a", "accuracy", shift, noise=0.005, seed=9, budget="time")
+        found = judge([even, timed], WAYS, baseline="static")
+        assert found.kind("a", "samples") == "wins"
+        assert found.kind("a") == kind
+        assert found.use == ("a" if kind == "wins" else "static")
+
+
+def test_the_largest_gain_is_used():
+    pairs = [pair("a", "accuracy", 0.05), pair("b", "accuracy", 0.09, seed=4)]
+    assert judge(pairs, WAYS, baseline="static").use == "b"
+    assert judge(pairs[::-1], WAYS, baseline="static").use == "b"
+
+
+def test_one_seed_and_no_pairs_decide_nothing():
+    found = judge([pair("a", "accuracy", 0.5, n=1)], WAYS, baseline="static")
+    assert (found.use, found.kind("a"), found.limit) == ("static", "unknown", None)
+    assert judge([], WAYS, baseline="static").use == "static"
+    assert compared(found, found) == ["one seed cannot tell a difference from luck."]
+
+
+def test_numbers_that_nobody_judges_by_count_in_the_correction_only():
+    """Holm's p by hand: the smallest of k times k."""
+    seen = pair("a", "accuracy", 0.01, noise=0.006)
+    other = [pair("a", f"x{i}", 0.0, seed=i + 20, noise=0.01) for i in range(9)]
+    (alone,) = judge([seen], WAYS, baseline="static").gains
+    (among,) = judge([seen, *other], WAYS, baseline="static").gains
+    assert among.p == pytest.approx(min(1, 10 * alone.p))
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_the_limit_is_the_upper_end_for_all_comparisons(count):
+    pairs = [pair(f"m{i}", "accuracy", 0.001 * i, seed=3 * i, noise=0.004) for i in range(count)]
+    ends = []
+    for one in pairs:
+        apart, base = one.both.apart, fmean(one.both.base)
+        t = stats.t.ppf(1 - 0.05 / count / 2, len(apart) - 1)
+        ends.append((fmean(apart) + t * stdev(apart) / math.sqrt(len(apart))) / base)
+    limit = judge(pairs, WAYS, baseline="static").limit
+    assert limit.most == pytest.approx(max(ends), rel=1e-6)
+
+
+def test_on_noise_a_method_is_named_in_one_study_in_twenty_at_most():
+    """Four methods, three metrics, two budgets, no difference but noise; large noise, so that the
+    margin holds nothing back.
+    """
+    drawn = np.random.default_rng(0)
+    ways = {"a": "higher", "b": "lower", "c": "lower"}
+    named, studies = 0, 400
+    for _ in range(studies):
+        base = {metric: 1 + 0.3 * drawn.standard_normal(5) for metric in ways}
+        pairs = [
+            Pair(f"m{i}", metric, Paired(list(base[metric]), list(own)), budget)
+            for i in range(4)
+            for budget in ("samples", "time")
+            for metric in ways
+            for own in [1 + 0.3 * drawn.standard_normal(5)]
+        ]
+        named += judge(pairs[::1], ways, baseline="static").use != "static"
+        # At one budget only: the harder case.
+        even = [one for one in pairs if one.budget == "samples"]
+        named += judge(even, ways, baseline="static").use != "static"
+    assert named / (2 * studies) <= 0.05
+
+
+values = st.floats(-1e12, 1e12, allow_nan=False).filter(lambda v: v == 0 or abs(v) > 1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(values, values), min_size=1, max_size=6),
+    st.sampled_from(["higher", "lower"]),
+)
+def test_nasty_numbers_have_a_verdict_and_words(rows, way):
+    both = Paired([a for a, _ in rows], [b for _, b in rows])
+    ways = {"x": way}
+    found = judge([Pair("m", "x", both)], ways, baseline="static")
+    (gain,) = found.gains
+    assert not (gain.better and gain.worse)
+    assert found.use == ("m" if gain.better else "static")
+    assert change(gain).startswith("x ")
+    (sentence, *_) = compared(found, found)
+    assert sentence.endswith(".")
+    turned = judge(
+        [Pair("m", "x", both)],
+        {"x": {"higher": "lower", "lower": "higher"}[way]},
+        baseline="static",
+    ).gains[0]
+    assert turned.mean == -gain.mean
+    assert (turned.p, turned.ci) == (gain.p, gain.ci)
+
+
+@given(st.floats(1e-9, 1e3))
+def test_a_limit_is_never_rounded_down(share):
+    shown = float(percent(share).removesuffix(" %"))
+    assert 100 * share * (1 - 1e-9) <= shown <= 100 * share * 1.11
+
+
+def test_a_baseline_of_zero_has_no_shares():
+    gain = Gain("m", "x", "samples", "higher", 0.0, 0.0, 0.5, 0.1, 0.2, 5, 0.001)
+    assert gain.share == math.inf
+    assert gain.better
+
+
+def test_next_to_nothing_is_not_beaten_by_less():
+    """Both found the minimum, 0: static to 1e-12, the method to 1e-15."""
+    base = [1e-12 * (1 + 0.1 * i) for i in range(6)]
+    both = Paired(base, [value * 1e-3 for value in base])
+    pairs = [Pair("a", "loss", both)]
+    assert judge(pairs, WAYS, baseline="static").use == "a"
+    found = judge(pairs, WAYS, baseline="static", sizes={"loss": 0.5})
+    assert (found.use, found.kind("a")) == ("static", "alike")
+    assert found.limit.most < 1e-9
+    # And the other way round: no harm either.
+    turned = [Pair("a", "loss", Paired(both.own, both.base)), pair("a", "accuracy", 0.05)]
+    assert judge(turned, WAYS, baseline="static", sizes={"loss": 0.5}).use == "a"
+
+
+def test_the_size_changes_nothing_where_numbers_are_of_that_size():
+    pairs = [pair("a", "accuracy", 0.05), pair("a", "loss", 0.001, seed=7, noise=1e-5)]
+    with_sizes = judge(pairs, WAYS, baseline="static", sizes={"accuracy": 1.5, "loss": 1.5})
+    assert with_sizes == judge(pairs, WAYS, baseline="static")
+    assert with_sizes.kind("a") == "trades"
