@@ -281,6 +281,7 @@ class Evidence:
         # Hooks on the parameters are for the user's backward to run, once: it needs the graph.
         keep_gradient = keep_gradient and not hooks.on_leaves(self.params)
         again = bool(self.others) or self.delivery.rescales  # there is another backward to come
+        again = again or bool(self.graphs[place].compiled)
         retain = not keep_gradient or again or self.graphs[0].shares(self.graphs[place])
         with self.apart():
             if not retain:
