@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from trimol import methods
 from trimol._checks import whole_number
 from trimol.paper.tasks.toy import Toy
 from trimol.tasks import Batch, Data, Task
@@ -51,8 +52,8 @@ class Known(Task):
 
     @property
     def settings(self) -> Mapping[str, Settings]:  # type: ignore[override]
-        """One step size for static weights; trials choose others."""
-        return {STATIC: Settings(lr=self.lr)}
+        """One step size to begin with, the same for all methods."""
+        return dict.fromkeys(methods.names(), Settings(lr=self.lr))
 
     def model(self) -> nn.Module:
         """The point, a little off its start: by the seed of a run."""
@@ -126,8 +127,8 @@ class Valley(Toy):
 
     @property
     def settings(self) -> Mapping[str, Settings]:  # type: ignore[override]
-        """A step size with which static weights get through."""
-        return {STATIC: Settings(lr=0.05)}
+        """A step size with which static weights get through, the same for all methods."""
+        return dict.fromkeys(methods.names(), Settings(lr=0.05))
 
     def model(self) -> nn.Module:
         """A little off the start."""

@@ -122,6 +122,20 @@ def test_scales_go_before_a_conflict_that_comes_of_them():
     assert regime(first, later) == "scales"
 
 
+def test_an_r_opt_that_may_be_zero_is_no_certain_conflict():
+    """At the end of a drowned training, noise hides that the gradients cancel."""
+    first = moment(0, norms=(50.0, 1.0), cosine=-0.2)
+    last = moment(9, norms=(1.0, 1.05), cosine=-0.9)
+    hidden = replace(last.plain, opt=Bracket(0.23, 0.2, 0.0, 1.0))
+    last = replace(last, plain=hidden)
+    assert regime(first, last) == "scales"
+    found, reason = judge([moment(0), last], CALM)
+    assert found == "direction"  # nothing more certain is known
+    assert "may exist (R_opt 0.23 (0 to 1))" in reason
+    front = moment(20, cosine=-0.99)
+    assert regime(moment(0), last, front) == "stationary"
+
+
 def test_losses_that_drown_each_other_by_turns_are_a_matter_of_direction():
     first = moment(0, norms=(50.0, 1.0), cosine=-0.2)
     later = moment(9, norms=(1.0, 50.0), cosine=-0.2)
