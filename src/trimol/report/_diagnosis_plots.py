@@ -49,7 +49,7 @@ def forest(bars: Sequence[Bar], looks: Mapping[str, Look]) -> Any:
     return interactive.plot(
         traces,
         {
-            "xaxis": interactive.AXIS | x | {"zerolinecolor": "#444", "automargin": True},
+            "xaxis": interactive.AXIS | x | {"zerolinecolor": "#444"},
             "yaxis": interactive.AXIS | y,
         },
     )
