@@ -169,6 +169,7 @@ def measure(name: str, objectives: int, rounds: int) -> tuple[dict[str, float], 
             order.shuffle(names)
     medians = {each: statistics.median(values) for each, values in taken.items()}
     ratios = {each: value / medians["plain"] for each, value in medians.items()}
+    assert problem.method.info is not None
     return {"ms": 1e3 * medians["plain"], **ratios}, problem.method.info.route
 
 

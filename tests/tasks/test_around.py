@@ -99,7 +99,7 @@ def test_one_conditioned_model_is_right_for_every_preference(pair: str, penalty:
     train(run, schedule)
     shares = torch.tensor([0.2, 0.5, 0.8])
     preferences = torch.stack([1 - shares, shares], 1)
-    found = task.front(run.model.eval(), task.data().test, preferences)
+    found = task.losses_along(run.model.eval(), task.data().test, preferences)
     best = 3 * shares
     weighted = torch.stack([best**2, (best - 3) ** 2], 1)
     if not penalty:
@@ -125,11 +125,11 @@ def test_a_conditioned_model_changes_nothing_at_the_start_and_listens_later() ->
     task = Conditioned(of="digits", hidden=8)
     model, batch = task.model(), task.data().test
     corners = [[0.9, 0.05, 0.05], [0.05, 0.9, 0.05]]
-    first, second = task.front(model, batch, corners)
+    first, second = task.losses_along(model, batch, corners)
     assert torch.equal(first, second)
     with torch.no_grad():
         model.told.weight.normal_()
-    first, second = task.front(model, batch, corners)
+    first, second = task.losses_along(model, batch, corners)
     assert not torch.equal(first, second)
     assert torch.equal(task.losses(model.eval(), batch), task.losses(model.eval(), batch))
 

@@ -14,7 +14,7 @@ from trimol._failures import BadValue
 from trimol.tasks._around import Around
 from trimol.tasks.task import Batch, Task
 
-PLACES = ("input", "features")
+_PLACES = ("input", "features")
 
 
 class Conditional(nn.Module):
@@ -78,7 +78,7 @@ class Conditioned(Around):
     its losses are :math:`M r_m f_m(x; r)`, so that their mean is the weighted sum :math:`r^\top F`.
     With a ``penalty`` κ each has :math:`\kappa\,(1 - \cos(F, 1/r))` more: the model's losses are to
     lie on the ray of their preference. In eval mode the losses are f(x; r) themselves, at the
-    preference ``prefer``, and so are the metrics; `front` gives them for many preferences.
+    preference ``prefer``, and so are the metrics; `losses_along` gives them for many preferences.
 
     COSMOS, but for two things. Its cosine is with r itself; here :math:`f_m \propto 1/r_m` is the
     ray, as for the methods, so that a larger r_m means a smaller loss in both terms. And its r is
@@ -100,7 +100,7 @@ class Conditioned(Around):
     Example:
         >>> task = Conditioned(of="digits")
         >>> model = task.model()
-        >>> task.front(model, task.data().test, [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]]).shape
+        >>> task.losses_along(model, task.data().test, [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]]).shape
         torch.Size([2, 3])
 
     Reference:
@@ -121,7 +121,7 @@ class Conditioned(Around):
         **options: Any,
     ) -> None:
         self.surround(of, options)
-        one_of("told", told, PLACES)
+        one_of("told", told, _PLACES)
         self.told = told
         self.objectives, self.goals = self.inner.objectives, self.inner.goals
         self.alpha = positive("alpha", alpha)
@@ -187,7 +187,7 @@ class Conditioned(Around):
         with _telling(model, prefer) as inner:
             return self.inner_losses(inner, batch)
 
-    def front(self, model: nn.Module, batch: Batch, preferences: Iterable[Any]) -> Tensor:
+    def losses_along(self, model: nn.Module, batch: Batch, preferences: Iterable[Any]) -> Tensor:
         """The task's losses at each preference, one row each, without a graph."""
         rows = [simplex(prefer, len(self.objectives), "preferences") for prefer in preferences]
         with torch.no_grad():
