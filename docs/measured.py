@@ -79,6 +79,7 @@ def measured(name: str) -> str:
         "settings": _settings,
         "compatibility": _compatibility,
         "gamma": _gammas,
+        "ray_scaling": _ray_scaling,
     }
     if what == "claims":
         own = [row for row in found["rows"] if row["metric"].startswith(part)]
@@ -207,6 +208,21 @@ def _compatibility(rows: list[Row]) -> str:
     ]
     table = _table(["torch", "Python", *columns[2:]], lines)
     return f"{table}\n\nFailed:\n\n{_notes(failed)}" if failed else table
+
+
+def _ray_scaling(rows: list[Row]) -> str:
+    """Ratios only: the machine was busy."""
+    head = ["", "workers", "time of a run, beside as many processes", "faster than one worker"]
+    lines = [
+        [
+            row["engine"],
+            str(row["workers"]),
+            f"{row['beside_processes']:.1f}",
+            f"{row['faster_than_one']:.1f}",
+        ]
+        for row in rows
+    ]
+    return _table(head, lines)
 
 
 def _gammas(rows: list[Row]) -> str:

@@ -107,6 +107,16 @@ def test_flags_reach_the_configuration() -> None:
     assert config.rho == 0.5  # the measure's is the method's, unless it is given
 
 
+def test_products_and_cost_are_flags_like_any_other(capsys: pytest.CaptureFixture[str]) -> None:
+    own = ["--method", "mgda", "--solver", "products", "--gap", "0.2", "--cost", "0.5"]
+    assert main(["run", "line.py", *own, "--out", "a", *SMALL]) == 0
+    given = store.load("a").config.hyperparameters
+    assert given == {"solver": "products", "gap": 0.2, "cost": 0.5}
+    capsys.readouterr()
+    line = refused("run", "line.py", *own, "--every", "2", *SMALL, capsys=capsys)
+    assert line == "trimol: every must be 1 with cost, which decides it, found 2"
+
+
 def test_epochs_in_place_of_steps() -> None:
     own = ["--epochs", "3", "--batch-size", "40", "--score-every", "4", "--quiet"]
     assert main(["run", "line.py", *own, "--out", "a"]) == 0

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trimol
-from trimol.maths._by_products import Surrogate, approach, min_norm_gap
+from trimol.maths._by_products import Asked, MinNorm, Surrogate, approach, exact_gap
 
 EPS = float(np.finfo(np.float64).eps)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -38,19 +38,15 @@ def plain_gap(gramian: np.ndarray, weights: np.ndarray, rho: float = 0.0) -> flo
 KINDS = ["ordinary", "flat", "repeated", "opposed", "scales", "zero"]
 
 
-def solved(gramian, guess, gap, rho=0.0, most=math.inf):
-    calls: list[np.ndarray] = []
+def solved(gramian, guess, gap, rho=0.0, most=math.inf, rounding=EPS):
+    """What products led to, whether the gap was reached, and what was asked."""
+    asked = Asked(lambda weights: gramian @ weights, guess, lambda: rounding)
+    found, reached = approach(asked, MinNorm(rho), gap, lambda count: count < most)
+    return found, reached, asked
 
-    def product(weights):
-        calls.append(weights)
-        return gramian @ weights
 
-    found = approach(
-        product, guess, rho=rho, gap=gap, more=lambda count: count < most, rounding=lambda: EPS
-    )
-    assert len(calls) == found.products
-    assert np.array_equal(calls[-1], found.weights)
-    return found
+def gap_of(gramian, weights, rho=0.0):
+    return exact_gap(gramian, weights, MinNorm(rho).judge(weights, gramian @ weights))
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
@@ -89,10 +85,10 @@ def test_the_gap_is_true_and_bounds_the_distance(seed, size, kind, gap):
     rows = jacobian(size, seed, kind)
     gramian = rows @ rows.T
     guess = np.cov(np.random.default_rng(seed + 1).normal(size=(size, 2 * size)))
-    found = solved(gramian, guess, gap, most=5 * size)
+    found, reached, _ = solved(gramian, guess, gap, most=5 * size)
     assert found.weights.min() >= 0
     assert found.weights.sum() == pytest.approx(1, abs=1e-12)
-    if not found.reached:
+    if not reached:
         return
     direction = found.weights @ rows
     squared = direction @ direction
@@ -107,9 +103,9 @@ def test_the_gap_is_true_and_bounds_the_distance(seed, size, kind, gap):
 def test_a_gap_is_reached_by_at_most_as_many_products_as_objectives(rho):
     for seed in range(20):
         rows = jacobian(8, seed, "ordinary")
-        found = solved(rows @ rows.T, np.eye(8), 1e-6, rho)
-        assert found.reached
-        assert found.products <= 9
+        found, reached, asked = solved(rows @ rows.T, np.eye(8), 1e-6, rho)
+        assert reached
+        assert asked.count <= 9
         assert found.gap == pytest.approx(
             max(plain_gap(rows @ rows.T, found.weights, rho), 0), abs=1e-12
         )
@@ -117,13 +113,13 @@ def test_a_gap_is_reached_by_at_most_as_many_products_as_objectives(rho):
 
 def test_a_good_guess_takes_one_product():
     rows = jacobian(8, 0, "ordinary")
-    assert solved(rows @ rows.T, rows @ rows.T, 1e-6).products == 1
+    assert solved(rows @ rows.T, rows @ rows.T, 1e-6)[2].count == 1
 
 
 def test_no_more_products_than_allowed():
     rows = jacobian(9, 0, "ordinary")
-    found = solved(rows @ rows.T, np.eye(9), 1e-9, most=2)
-    assert (found.products, found.reached) == (2, False)
+    _, reached, asked = solved(rows @ rows.T, np.eye(9), 1e-9, most=2)
+    assert (asked.count, reached) == (2, False)
 
 
 def test_what_rounding_hides_is_not_claimed():
@@ -132,20 +128,17 @@ def test_what_rounding_hides_is_not_claimed():
     common, rest = random.normal(size=40), 1e-4 * random.normal(size=(6, 40))
     rows = np.array([common, common, common, -common, -common, -common]) + rest
     gramian = rows @ rows.T
-    options = {"rho": 0.0, "gap": 0.1, "more": lambda count: count < 20}
-    fine = approach(lambda w: gramian @ w, gramian, rounding=lambda: EPS, **options)
-    coarse = approach(lambda w: gramian @ w, gramian, rounding=lambda: 1.2e-7, **options)
-    assert fine.reached
-    assert not coarse.reached
-    assert coarse.products == 1
+    assert solved(gramian, gramian, 0.1, most=20)[1]
+    _, reached, asked = solved(gramian, gramian, 0.1, most=20, rounding=1.2e-7)
+    assert (reached, asked.count) == (False, 1)
 
 
 @pytest.mark.parametrize("scale", [1e-120, 1e-30, 1e30, 1e120])
 def test_gradients_of_any_length(scale):
     rows = jacobian(6, 0, "ordinary") * scale
-    found = solved(rows @ rows.T, np.eye(6) * scale**2, 0.01)
-    assert found.reached
-    assert np.isfinite(found.surrogate.remembered()).all()
+    _, reached, asked = solved(rows @ rows.T, np.eye(6) * scale**2, 0.01)
+    assert reached
+    assert np.isfinite(asked.surrogate.remembered()).all()
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
@@ -154,12 +147,12 @@ def test_the_exact_solution_has_no_gap(seed, size, kind, rho):
     rows = jacobian(size, seed, kind)
     gramian = rows @ rows.T
     weights = trimol.simplex.min_norm(torch.from_numpy(gramian), rho).numpy()
-    assert min_norm_gap(gramian, weights, rho) <= 1e-9
+    assert gap_of(gramian, weights, rho) <= 1e-9
 
 
 def test_the_gap_of_other_weights():
     rows = jacobian(5, 3, "ordinary")
     uniform = np.full(5, 0.2)
-    assert min_norm_gap(rows @ rows.T, uniform, 0.1) == pytest.approx(
+    assert gap_of(rows @ rows.T, uniform, 0.1) == pytest.approx(
         plain_gap(rows @ rows.T, uniform, 0.1), rel=1e-12
     )

@@ -26,7 +26,7 @@ def preferring(kind: type[Method]) -> Callable[..., Method]:
     Without one, the worst of them is always the same.
     """
     make = partial(_with_preference, kind)
-    make.draws = kind.draws
+    make.draws, make.__name__ = kind.draws, kind.__name__
     return make
 
 
@@ -142,6 +142,8 @@ VARIANTS: dict[str, Row] = {
     "cagrad-wide": TABLE["cagrad"].variant(
         settings={"c": 1.0}, conflict_free=True, stationary="strongly"
     ),
+    # Never by products, three objectives being too few; but by their code.
+    "cagrad-products": TABLE["cagrad"].variant(settings={"solver": "products"}),
     "mgda-length": TABLE["mgda"].variant(settings={"length": "mean gradient"}),
     "modo-length": TABLE["modo"].variant(settings={"length": "mean gradient", "heads": "weighted"}),
     "modo-simultaneous-length": TABLE["modo"].variant(

@@ -206,6 +206,7 @@ class Accumulated(Evidence):
 
     def _mean_rows(self, used: Sequence[int], of: Sequence[Tensor]) -> Tensor:
         self.route, total = "rows", None
+        self.passes += len(self.names)
         for draw in used:
             for share, own in self._each(draw):
                 graph = record(own.draws[0], of)
@@ -254,6 +255,7 @@ class Accumulated(Evidence):
                 local = directional(own.graphs[0], joined)
             self.route, self.reason = local.route, local.reason
             total = total + share * local.values.to(total)
+        self.passes += self.product_cost / self._count
         return self._noted("product", reduce.mean_small(total))
 
     @property

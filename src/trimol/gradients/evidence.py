@@ -85,10 +85,13 @@ class Evidence:
             ``effect``, ``added``, ``guarded``.
         momentum: What the part of the step does that is decided before the gradient, where the
             Gramian is in an optimizer's metric; None otherwise.
+        passes: What was asked for cost so many backwards of the whole batch; a tangent pass is as
+            long as one.
     """
 
     stepping: Stepping | None = None
     momentum: Momentum | None = None
+    passes: float = 0.0
 
     def __init__(
         self,
@@ -208,6 +211,8 @@ class Evidence:
         """
         (graph,) = self.graphs
         self.route, size = "rows", checked_chunk(chunk, graph)
+        count = len(graph.losses)
+        self.passes += sum(range(count, 0, -size))  # each block, and all rows that come after it
         if of is not None:
             graph = record(graph.losses, trainable(checked(of, real=False)))
             if self.presence is None or not self.presence.is_empty:  # then zeros are its part
@@ -253,6 +258,7 @@ class Evidence:
         """Gᵀ of the (only) draw: one row of gradients per objective, in the order of `params`."""
         (graph,) = self.graphs
         self.route = "rows"
+        self.passes += len(graph.losses)
         with self.apart(), hooks.muted(self.params):  # `scalar_along` hands on what comes of it
             self._rows = all_rows(graph)
         # One pass and no mask: a sum with NaN or infinity shows it (float16 could overflow).
@@ -285,6 +291,7 @@ class Evidence:
             vector = self.graphs[place].joined(own)
             local = directional(self.graphs[0], self._in_metric(vector))
         self.route, self.reason = local.route, local.reason
+        self.passes += self.product_cost / len(self.draws)
         if keep_gradient and place == 1:
             self._second_gradient = vector
         elif keep_gradient:
@@ -296,6 +303,12 @@ class Evidence:
         """What a product costs, in backwards: one, and a tangent pass or what took its place."""
         instead = {"double-vjp": 3, "backwards": len(self.names)}
         return 1 + instead.get(self.route, 1)
+
+    def extra(self, weights: Tensor) -> float:
+        """`passes`, without those that ``backward()`` with these weights need not do again."""
+        if self._rows is not None or self._is_pulled(weights):
+            return self.passes - 1
+        return self.passes - (self._second_gradient is not None) / max(len(self.draws), 1)
 
     def _in_metric(self, vector: Sequence[Tensor]) -> Sequence[Tensor]:
         """A gradient, or what the optimizer's step with it is."""

@@ -94,10 +94,10 @@ class TorchJD(Method):
         self.of, self._inner = _understood(theirs, own, of)
         self.needs = _NEEDS[self.of]  # type: ignore[misc]  # of this guest, not of the class
         self.draws = _checked_draws(draws, self.of)
-        if self.of == "direction" and self.every != 1:
+        if self.of == "direction" and (self.every != 1 or self.cost is not None):
+            found = f"every must be 1 and cost None, found {self.every} and {self.cost},"
             raise BadValue(
-                f"every must be 1 with {type(own).__name__}, which gives directions and no "
-                f"weights to keep, found {self.every}"
+                f"{found} with {type(own).__name__}, which gives directions and no weights to keep"
             )
         self.seed = seed
         self._direction: Tensor | None = None

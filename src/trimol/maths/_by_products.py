@@ -15,7 +15,7 @@ in one more direction, until the gap is small enough.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class Surrogate:
             share = (image @ s) / (direction @ image)
             s, y = s - share * direction, y - share * image
         squared = float(s @ y)
-        if not squared > _NEW * rounding * float(weights @ product):
+        if not squared > max(_NEW * rounding * float(weights @ product), 0.0):
             return False
         self.rest = self._projected(s, squared)
         along = y / math.sqrt(squared)
@@ -95,83 +95,123 @@ class Surrogate:
         return found if before == 0 else (found + self.guess * (found.trace() / before)) / 2
 
 
-class Approach(NamedTuple):
-    """How far products led.
+class Judged(NamedTuple):
+    """What a product says of weights.
 
     Attributes:
-        weights: λ of the last product.
-        gap: Its gap.
-        products: How many there were.
-        reached: Whether the gap is as small as was asked for, rounding included.
-        surrogate: What is known of the Gramian now.
+        weights: Those of the direction.
+        size: What the excess is relative to.
+        excess: The duality gap, in the unit of products.
     """
 
     weights: Array
-    gap: float
-    products: int
-    reached: bool
-    surrogate: Surrogate
+    size: float
+    excess: float
+
+    @property
+    def gap(self) -> float:
+        """The excess relative to the size: 0 where there is none."""
+        if self.excess <= 0:
+            return 0.0
+        return self.excess / self.size if self.size > 0 else math.inf
 
 
-def approach(
-    product: Callable[[Array], Array],
-    guess: Array,
-    *,
-    rho: float,
-    gap: float,
-    more: Callable[[int], bool],
-    rounding: Callable[[], float],
-) -> Approach:
-    """The min-norm point to a relative gap, by products, as long as they pay.
+class Sought(Protocol):
+    """A problem over the simplex whose data are a Gramian."""
+
+    def solve(self, gramian: Array) -> Array:
+        """The point of the simplex that solves it."""
+
+    def judge(self, point: Array, product: Array) -> Judged:
+        """How far a point is from that, by the product G times the point."""
+
+
+class MinNorm:
+    """The shortest direction: min λᵀHλ, H = G + ρI."""
+
+    def __init__(self, rho: float) -> None:
+        self.rho = rho
+
+    def solve(self, gramian: Array) -> Array:
+        """Its min-norm point, whatever rounding has made of the Gramian."""
+        return min_norm_one(gramian, self.rho, math.inf)
+
+    def judge(self, point: Array, product: Array) -> Judged:
+        """λᵀHλ − min_m (Hλ)_m."""
+        slope = product + self.rho * point
+        value = float(point @ slope)
+        return Judged(point, value, value - float(slope.min()))
+
+
+class Asked:
+    """Products that are asked for, and all that they tell of the Gramian.
 
     Args:
         product: From λ to Gλ.
         guess: Of G: the better, the fewer products.
-        rho: ρ.
-        gap: The largest that will do.
-        more: Whether there may be another product, after so many of them, at least 1.
         rounding: The ε of the numbers that products are made of, once there is one.
+
+    Attributes:
+        count: How many there were.
+        new: Whether the last told anything new.
+    """
+
+    def __init__(
+        self, product: Callable[[Array], Array], guess: Array, rounding: Callable[[], float]
+    ) -> None:
+        self.product, self.rounding, self.surrogate = product, rounding, Surrogate(guess)
+        self.count, self.new = 0, True
+
+    def __call__(self, point: Array) -> Array:
+        """Gλ."""
+        image = self.product(point)
+        self.new = self.surrogate.see(point, image, self.rounding())
+        self.count += 1
+        return image
+
+    def noise(self, weights: Array) -> float:
+        """How wrong an entry of Gλ may be: λ's gradients may cancel, their rounding does not."""
+        lengths = np.sqrt(self.surrogate.gramian.diagonal().clip(0))
+        return float(_ROUNDINGS * self.rounding() * (weights @ lengths) * lengths.max())
+
+
+def approach(
+    asked: Asked, sought: Sought, gap: float, more: Callable[[int], bool]
+) -> tuple[Judged, bool]:
+    """The point that is sought, to a relative gap, by products, as long as they pay.
+
+    Args:
+        asked: Gives products.
+        sought: What is sought.
+        gap: The largest that will do.
+        more: Whether there may be another product, after so many of them.
+
+    Returns:
+        What the last product says of its point, and whether the gap is as small as was asked for,
+        rounding included.
 
     Example:
         >>> gramian = np.array([[1.0, 0.5], [0.5, 4.0]])
-        >>> approach(lambda s: gramian @ s, np.eye(2), rho=0.0, gap=0.1,
-        ...     more=lambda count: count < 9, rounding=lambda: EPS).weights
+        >>> asked = Asked(lambda point: gramian @ point, np.eye(2), rounding=lambda: EPS)
+        >>> approach(asked, MinNorm(0.0), gap=0.1, more=lambda count: count < 9)[0].weights
         array([0.875, 0.125])
     """
-    surrogate, count = Surrogate(guess), 0
     while True:
-        weights, count = min_norm_one(surrogate.gramian, rho, math.inf), count + 1
-        found = product(weights)
-        new = surrogate.see(weights, found, rounding())
-        slope = found + rho * weights
-        value, excess = float(weights @ slope), float(weights @ slope - slope.min())
-        noise = _noise(surrogate.gramian, weights, rounding())
-        reached = excess + noise <= gap * value
-        if reached or not new or noise > gap * value or not more(count):
-            return Approach(weights, _relative(excess, value), count, reached, surrogate)
+        point = sought.solve(asked.surrogate.gramian)
+        found = sought.judge(point, asked(point))
+        noise, allowed = asked.noise(found.weights), gap * found.size
+        reached = found.excess + noise <= allowed
+        if reached or not asked.new or noise > allowed or not more(asked.count):
+            return found, reached
 
 
-def _noise(gramian: Array, weights: Array, rounding: float) -> float:
-    """How wrong an entry of Gλ may be: λ's gradients may cancel, their rounding does not."""
-    lengths = np.sqrt(gramian.diagonal().clip(0))
-    return float(_ROUNDINGS * rounding * (weights @ lengths) * lengths.max())
-
-
-def min_norm_gap(gramian: Array, weights: Array, rho: float) -> float:
+def exact_gap(gramian: Array, weights: Array, found: Judged) -> float:
     """The gap of weights where the Gramian is known: 0 where it is so to rounding.
 
-    >>> min_norm_gap(np.diag([1.0, 4.0]), np.array([0.5, 0.5]), 0.0)
+    >>> gramian, weights = np.diag([1.0, 4.0]), np.array([0.5, 0.5])
+    >>> exact_gap(gramian, weights, MinNorm(0.0).judge(weights, gramian @ weights))
     0.6
     """
-    slope = gramian @ weights + rho * weights
-    magnitude = np.abs(gramian) @ weights + rho * weights
-    excess = float(weights @ slope - slope.min())
-    if excess <= ROUNDING * float(magnitude.max() + weights @ magnitude):
-        return 0.0
-    return _relative(excess, float(weights @ slope))
-
-
-def _relative(excess: float, value: float) -> float:
-    if excess <= 0:
-        return 0.0
-    return excess / value if value > 0 else math.inf
+    magnitude = np.abs(gramian) @ weights
+    rounding = ROUNDING * float(magnitude.max() + weights @ magnitude + abs(found.size))
+    return 0.0 if found.excess <= rounding else found.gap

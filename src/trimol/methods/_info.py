@@ -30,6 +30,9 @@ class Info:
         products: How many products G λ a solver by products asked for.
         gap: For the shortest direction: how far λ is from the weights that are sought, 0 where it
             is these to rounding. λᵀHλ is at most so much, relative, above each (Hλ)_m; see `MGDA`.
+        extra: What new weights cost in this step, by counted passes, as a share of a plain step
+            (a forward and a backward of the batch): 0.67 is 67 % on top.
+        waits: With ``cost``: the weights are new again after so many steps.
         scale: What `length` and `max_norm` multiplied the direction by; 1 where they did nothing.
         start: λ of a new instance.
         guarded: With ``guard``: ``"free"`` where the step raised no loss as it was, ``"changed"``
@@ -53,6 +56,8 @@ class Info:
     product: Tensor | None = None
     products: int = 0
     gap: float | None = None
+    extra: float = 0.0
+    waits: int = 0
     scale: float = 1.0
     start: Tensor | None = None
     guarded: Literal["", "free", "changed", "failed"] = ""

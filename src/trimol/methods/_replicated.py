@@ -186,6 +186,8 @@ class Replicated:
     """
 
     def __init__(self, members: Sequence[Method], hyperparameters: Iterable[str]) -> None:
+        if members[0].cost is not None:
+            raise BadValue(f"cost must be None for replicas, found {members[0].cost:g}")
         self._moves = any(member.due for member in members)  # asked before the first step
         self.method = _joined(members, hyperparameters)
         self.skipped = torch.zeros(len(members), dtype=torch.int64)

@@ -29,6 +29,10 @@ from trimol.methods._inherited import inherit_arguments
 from trimol.methods._reach import Reach
 from trimol.methods._restart import look_at_optimizer
 
+# A forward and a backward, in backwards, which are twice as long as a forward.
+PLAIN_STEP = 1.5
+_PAID = 1e-9  # what is owed to rounding is paid
+
 Metric = Literal["step", "gradient"]
 Range = tuple[float, float]  # `Method.search`
 Needs = Literal["nothing", "losses", "gramian", "product", "jacobian", "representation"]
@@ -39,6 +43,7 @@ class StepOptions(TypedDict, total=False):
     """The keywords of every method; `Method` says what they mean."""
 
     every: int
+    cost: float | None
     length: Length
     max_norm: float | None
     heads: Heads
@@ -69,6 +74,12 @@ class Method(nn.Module):
         weights: λ at the start; uniform by default.
         every: Compute new weights every so many steps only, and keep them in between. A step that
             keeps them needs one loss vector only, however many `draws` the others take.
+        cost: In place of ``every``: how much new weights may cost, on the average over steps, as a
+            share of a plain step. 0.25 is at most 25 % on top of a forward and a backward: a step
+            that computes weights is followed by as many that keep them as pay for it. Passes are
+            counted, not timed, so that a resumed run does the same; ``info.extra`` says what a step
+            cost, ``info.waits`` when the next one computes weights. ``length`` and ``guard`` are
+            not counted.
         length: How long the direction is. ``"own"``: as the method has it, which from method to
             method differs by a factor of ten and more. ``"mean gradient"``: as long as the mean of
             the batch's gradients, the direction of `Static`, so that methods can be compared at one
@@ -102,6 +113,8 @@ class Method(nn.Module):
         prefers: The hyper-parameter that takes a preference, a point of the simplex: tuned like
             those of ``search``, and `trimol.runs.front` makes the points of a front with it. None
             where there is none.
+        spreads: The hyper-parameter that takes how many models are trained at once, point after
+            point, to be spread over a front. None where the method trains one.
     """
 
     needs: ClassVar[Needs]
@@ -110,11 +123,13 @@ class Method(nn.Module):
     shown: ClassVar[tuple[str, ...]] = ()
     search: ClassVar[Mapping[str, Range]] = {}
     prefers: ClassVar[str | None] = None
+    spreads: ClassVar[str | None] = None
     draws: int = 1
     weights: Tensor
     step: Tensor
     skipped: Tensor
     kept: Tensor
+    owed: Tensor
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -127,6 +142,7 @@ class Method(nn.Module):
         *,
         weights: Tensor | Sequence[float] | None = None,
         every: int = 1,
+        cost: float | None = None,
         length: Length = "own",
         max_norm: float | None = None,
         heads: Heads = "plain",
@@ -141,6 +157,9 @@ class Method(nn.Module):
         self._start: dict[str, Tensor] = {}
         start = checks.weights(weights, self.objectives).to(_home(self.params[0].device))
         self.every = checks.count("every", every)
+        self.cost = None if cost is None else checks.positive("cost", cost)
+        if cost is not None and every != 1:
+            raise BadValue(f"every must be 1 with cost, which decides it, found {every}")
         checks.one_of("length", length, get_args(Length))
         checks.one_of("heads", heads, get_args(Heads))
         self.length, self.heads = length, heads
@@ -150,6 +169,8 @@ class Method(nn.Module):
         self.steps = self._steps_of(optimizer)
         self._check_guard()
         self.carry(weights=start)
+        if cost is not None:
+            self.carry(owed=start.new_zeros(()))
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
         self.register_buffer("skipped", torch.zeros((), dtype=torch.int64))
         self.register_buffer("kept", torch.zeros((), dtype=torch.int64))
@@ -276,7 +297,21 @@ class Method(nn.Module):
     @property
     def due(self) -> bool:
         """Whether the next step computes new weights (and so takes all its draws)."""
-        return self.needs != "nothing" and int(self.step) % self.every == 0
+        if self.needs == "nothing":
+            return False
+        return int(self.step) % self.every == 0 if self.cost is None else self.waits == 0
+
+    @property
+    def waits(self) -> int:
+        """With ``cost``: how many steps keep the weights before others are paid for."""
+        if self.cost is None:
+            return 0
+        return max(math.ceil(float(self.owed) / self.cost - _PAID), 0)
+
+    def _pay(self, extra: float) -> None:
+        """Put a step's extra cost on the account, and what every step pays off."""
+        if self.cost is not None:
+            self.owed = (self.owed + extra - self.cost).clamp_min(-self.cost)
 
     def forward(
         self, *losses: Losses | None, keep: bool = False, counts: Counts | None = None
@@ -457,6 +492,8 @@ class Method(nn.Module):
             self._reach.follow(type(self).__name__, self.params, evidence)
         before = self.weights
         updated = self.due and not keep and self._update(evidence)
+        extra = max(evidence.extra(self.weights), 0.0) / PLAIN_STEP
+        self._pay(extra)
         result = evidence.scalar(before) if keep else self.scalar(evidence, before, self.weights)
         self.step += 1
         self.kept += keep
@@ -470,6 +507,8 @@ class Method(nn.Module):
             absent=absent,
             route=evidence.route,
             reason=evidence.reason,
+            extra=extra,
+            waits=self.waits,
             scale=evidence.scale,
             start=self._start["weights"],
             **evidence.findings,
@@ -530,6 +569,7 @@ class Method(nn.Module):
     def extra_repr(self) -> str:
         """What ``print(method)`` shows in the brackets."""
         common = {
+            "cost": None,
             "length": "own",
             "max_norm": None,
             "heads": "plain",

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, NamedTuple, Unpack
 
 import numpy as np
@@ -12,11 +12,14 @@ import torch
 from torch import Tensor
 
 from trimol import _checks as checks
+from trimol.gradients import Evidence
 from trimol.gradients._stepping import Momentum
 from trimol.maths import cone
-from trimol.maths._numerics import above_noise, noise_of, without_conflict
+from trimol.maths._by_products import Judged
+from trimol.maths._numerics import EPS, above_noise, noise_of, without_conflict
 from trimol.maths._validation import checked_gramian
-from trimol.methods._gramian import GramianOptions, RoundedMethod, each
+from trimol.methods._gramian import RoundedMethod, each
+from trimol.methods._products import ProductsMethod, ProductsOptions
 from trimol.methods.base import Objectives, Range
 
 _ROUNDING = 1e-14  # relative to the error of evaluating the optimality conditions
@@ -114,7 +117,36 @@ def _on_support(G: _Array, mean: _Array, radius: float, support: _Mask) -> _Arra
     return v if optimal and exact and abs(v @ G @ v / radius**2 - 1) < 1e-12 else None
 
 
-class CAGrad(RoundedMethod):
+class _WorstOff:
+    """CAGrad's dual: min over the simplex of F(w) = g_wᵀg₀ + r‖g_w‖, r = c‖g₀‖.
+
+    Any d in the ball has min gᵢᵀd ≤ F(w), and that of w, g₀ + r g_w/‖g_w‖, has gᵢᵀd = ∂F/∂wᵢ: so
+    F(w) − min ∂F/∂wᵢ bounds what d loses.
+
+    Args:
+        c: c.
+        mean: G times uniform weights.
+    """
+
+    def __init__(self, c: float, mean: _Array) -> None:
+        self.c, self.mean, self.squared = c, mean, max(float(mean.mean()), 0.0)
+
+    def solve(self, gramian: _Array) -> _Array:
+        """w."""
+        v = _solved(gramian, self.c, len(gramian) * EPS, torch.float64) - 1 / len(gramian)
+        return v / v.sum() if v.sum() > 0 else np.full(len(v), 1 / len(v))
+
+    def judge(self, point: _Array, product: _Array) -> Judged:
+        """What d loses, relative to F(w) where c promises no conflict, else to ‖g₀‖²."""
+        radius, norm = self.c * math.sqrt(self.squared), math.sqrt(max(point @ product, 0.0))
+        scale = radius / norm if norm > 0 else 0.0
+        slope = self.mean + scale * product
+        value = float(point @ slope)
+        size = value if self.c >= 1 else self.squared
+        return Judged(1 / len(point) + scale * point, size, value - float(slope.min()))
+
+
+class CAGrad(ProductsMethod, RoundedMethod):
     r"""Conflict-averse gradient descent: improves the worst-off objective, close to the mean.
 
     .. math::
@@ -125,6 +157,14 @@ class CAGrad(RoundedMethod):
     simplex minimising :math:`g_w^\top g_0 + c\|g_0\| \|g_w\|`: weights that sum to more than one.
     c = 0 is the mean of the losses; c ≥ 1 never conflicts. It is solved exactly. One backward per
     objective.
+
+    With ``solver="products"`` it is solved to a gap that is known, as in :class:`MGDA`: with F(w)
+    what w minimises, and μ its least value, the best that can be done for the worst-off objective,
+
+    .. math::
+        \min_i\, g_i^\top d \ge F(w) - \text{gap}\, s \ge \mu - \text{gap}\, s,
+
+    where s is :math:`\|g_0\|^2`, or F(w) for c ≥ 1, so that a gap below 1 conflicts with nothing.
 
     Args:
         c: The radius of the search, relative to ‖g₀‖.
@@ -146,8 +186,10 @@ class CAGrad(RoundedMethod):
         "The best step for the worst-off objective within a ball around the mean gradient."
     )
     reference: ClassVar[str] = "liu2021conflict"
-    shown: ClassVar[tuple[str, ...]] = ("c",)
+    shown: ClassVar[tuple[str, ...]] = ("c", "solver")
     search: ClassVar[Mapping[str, Range]] = {"c": (0.1, 1.0)}
+    fewest: ClassVar[int] = 2  # that of the mean gradient is the first
+    backwards_left: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -155,10 +197,24 @@ class CAGrad(RoundedMethod):
         objectives: Objectives,
         *,
         c: float = 0.4,
-        **options: Unpack[GramianOptions],
+        **options: Unpack[ProductsOptions],
     ) -> None:
         super().__init__(params, objectives, **options)
         self.c = checks.nonnegative("c", c)
+        if c == 0:
+            self.refuse("c=0, which needs no gradients")
+
+    def sought(self, product: Callable[[_Array], _Array]) -> _WorstOff:
+        """The worst-off objective's best, around the mean gradient."""
+        return _WorstOff(self.c, product(np.full(self.objectives, 1 / self.objectives)))
+
+    def exact(self, evidence: Evidence) -> Tensor:
+        """1/M + v from all gradients."""
+        weights = RoundedMethod.weigh(self, evidence)
+        added = weights - 1 / self.objectives
+        if "gramian" in evidence.findings and evidence.momentum is None and added.sum() > 0:
+            self.note_gap(evidence, evidence.findings["gramian"], added / added.sum())
+        return weights
 
     def solve_rounded(self, gramian: Tensor, rounding: float) -> Tensor:
         """1/M + v."""

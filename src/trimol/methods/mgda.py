@@ -1,6 +1,6 @@
 """MGDA: the weights whose combined gradient is shortest."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import ClassVar, Literal, Unpack, get_args
 
 import torch
@@ -9,11 +9,12 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.gradients import Evidence
-from trimol.maths._by_products import Approach, approach, min_norm_gap
-from trimol.maths._numerics import Array, float64
+from trimol.maths._by_products import MinNorm
+from trimol.maths._numerics import Array
 from trimol.maths.min_norm import min_norm, min_norm_batched, min_norm_pairs_on_host
-from trimol.methods._gramian import GramianMethod, GramianOptions, of_steps
-from trimol.methods.base import Objectives, State
+from trimol.methods._gramian import of_steps
+from trimol.methods._products import ProductsMethod, ProductsOptions
+from trimol.methods.base import Objectives
 
 
 def mgda_weights(gramian: Tensor, rho: float | Tensor = 0.0) -> Tensor:
@@ -31,9 +32,6 @@ def mgda_weights(gramian: Tensor, rho: float | Tensor = 0.0) -> Tensor:
 
 
 Normalize = Literal["none", "l2", "loss", "loss+"]
-Solver = Literal["exact", "products"]
-# Where products were dearer than all gradients, how many steps to wait before they are tried again.
-_LONGEST_WAIT = 63
 
 
 def normalised(gramian: Tensor, evidence: Evidence, normalize: Normalize) -> Tensor:
@@ -65,7 +63,7 @@ def _positive(losses: Tensor, normalize: Normalize) -> Tensor:
     return losses
 
 
-class MGDA(GramianMethod):
+class MGDA(ProductsMethod):
     r"""(Regularised) multiple-gradient descent: the conflict-avoidant direction of this batch.
 
     .. math::
@@ -95,9 +93,6 @@ class MGDA(GramianMethod):
 
     Args:
         rho: ρ, the regularisation of λ towards uniform.
-        solver: ``"exact"``, from all gradients, or ``"products"``, without them: cheaper from about
-            a dozen objectives on.
-        gap: With ``solver="products"``: the largest gap, above 0, at most 1.
         normalize: What the gradients are divided by where λ is computed (and nowhere else), as in
             the code of Sener and Koltun: ``"l2"`` their norms, ``"loss"`` the losses, ``"loss+"``
             both. The direction is then no longer the shortest, and may conflict.
@@ -121,9 +116,6 @@ class MGDA(GramianMethod):
     )
     reference: ClassVar[str] = "desideri2012multiple"
     shown: ClassVar[tuple[str, ...]] = ("rho", "normalize", "solver")
-    guess: Tensor
-    wait: Tensor
-    pause: Tensor
 
     def __init__(
         self,
@@ -132,112 +124,27 @@ class MGDA(GramianMethod):
         *,
         rho: float = 0.0,
         normalize: Normalize = "none",
-        solver: Solver = "exact",
-        gap: float = 0.1,
-        **options: Unpack[GramianOptions],
+        **options: Unpack[ProductsOptions],
     ) -> None:
         super().__init__(params, objectives, **options)
         self.rho = checks.nonnegative("rho", rho)
         checks.one_of("normalize", normalize, get_args(Normalize))
         self.normalize: Normalize = normalize
-        checks.one_of("solver", solver, get_args(Solver))
-        self.solver: Solver = solver
-        self.gap = checks.fraction("gap", checks.positive("gap", gap))
-        if solver == "products":
-            self._check_products()
-            size, never = self.objectives, torch.zeros((), dtype=torch.int64)
-            self.carry(guess=self.weights.new_zeros(size, size), wait=never, pause=never)
+        if normalize != "none":
+            self.refuse(f"normalize={normalize!r}, which needs the gradients themselves")
 
-    def _check_products(self) -> None:
-        """Products of gradients are no products of anything else."""
-        why = ""
-        if self.normalize != "none":
-            why = f"normalize={self.normalize!r}, which needs the gradients themselves"
-        elif self.steps is not None and self.metric == "step":
-            why = "an optimizer's metric: set metric='gradient' and guard=True, or no optimizer"
-        elif self.weights.dim() > 1:
-            why = "replicas, which have all gradients at hand"
-        if why:
-            raise BadValue(f"solver must be 'exact' with {why}, found 'products'")
+    def sought(self, product: Callable[[Array], Array]) -> MinNorm:
+        """The shortest direction."""
+        return MinNorm(self.rho)
 
-    def weigh(self, evidence: Evidence) -> Tensor | State:
+    def exact(self, evidence: Evidence) -> Tensor:
         """The weights of this batch's Gramian, of normalised gradients where that is asked for."""
-        if self.solver == "exact":
-            return self._exact(evidence)
-        self._check_products()  # the optimizer may have been set since
-        if reason := self._why_exact(evidence):
-            return self._remembered(evidence, reason, pause=max(int(self.pause) - 1, 0))
-        found = self._approached(evidence)
-        evidence.findings["products"] = found.products
-        if found.reached:
-            return self._taken(evidence, found)
-        del evidence.findings["product"]  # not that of the weights
-        wait = min(2 * int(self.wait) + 1, _LONGEST_WAIT)
-        reason = f"gap {self.gap:g} was not reached by {found.products} products"
-        return self._remembered(evidence, reason, pause=wait, wait=wait)
-
-    def _exact(self, evidence: Evidence) -> Tensor:
-        """From all gradients."""
         gramian = normalised(evidence.gramian(chunk=self.chunk), evidence, self.normalize)
         weights = self.solve(gramian)
         if gramian.dim() == 2:
-            evidence.findings["gap"] = min_norm_gap(_host(gramian), _host(weights), self.rho)
+            self.note_gap(evidence, gramian, weights)
         return weights.to(self.weights)
-
-    def _why_exact(self, evidence: Evidence) -> str:
-        """Why this step is not solved by products; empty if it is."""
-        if not self._pays(evidence, 1):
-            return f"products cost no less than {self.objectives} backwards"
-        if self.pause > 0:
-            return f"products were dearer than {self.objectives} backwards of late"
-        return "" if self.guess.any() else "no step yet that products could start from"
-
-    def _pays(self, evidence: Evidence, products: int) -> bool:
-        """Whether so many products cost less than all gradients."""
-        return products * evidence.product_cost < self.objectives
-
-    def _approached(self, evidence: Evidence) -> Approach:
-        """The min-norm point, as far as products lead."""
-
-        def product(weights: Array) -> Array:
-            given = torch.from_numpy(weights).to(self.weights)
-            return _host(evidence.product(given, keep_gradient=True))
-
-        return approach(
-            product,
-            _host(self.guess),
-            rho=self.rho,
-            gap=self.gap,
-            more=lambda count: self._pays(evidence, count + 1),
-            rounding=lambda: evidence.coarsest,
-        )
-
-    def _taken(self, evidence: Evidence, found: Approach) -> State:
-        """What a step is left with that products solved: try them again, and rather sooner."""
-        evidence.findings["gap"] = found.gap
-        return {
-            "weights": torch.from_numpy(found.weights).to(self.weights),
-            "guess": torch.from_numpy(found.surrogate.remembered()).to(self.guess),
-            "wait": self.wait // 2,
-        }
-
-    def _remembered(
-        self, evidence: Evidence, reason: str, *, pause: int, wait: int | None = None
-    ) -> State:
-        """What a step is left with that was solved exactly, and when to try products again."""
-        weights, evidence.reason = self._exact(evidence), reason
-        return {
-            "weights": weights,
-            "guess": evidence.findings["gramian"].to(self.guess),
-            "wait": self.wait if wait is None else torch.full_like(self.wait, wait),
-            "pause": torch.full_like(self.pause, pause),
-        }
 
     def solve(self, gramian: Tensor) -> Tensor:
         """λ*_ρ of the batch."""
         return mgda_weights(gramian, self.rho)
-
-
-def _host(tensor: Tensor) -> Array:
-    array: Array = float64(tensor).cpu().numpy()
-    return array

@@ -119,7 +119,7 @@ class Trial:
         verdict: What the rule says.
         ways: The metrics that were judged by, and which way is better.
         settings: What was chosen, by contender.
-        tuning: One row per setting that was tried, as in `trimol.runs.Outcome.tuning`.
+        tuning: One row per setting that was tried, as in the ``tuning`` of `trimol.runs.Outcome`.
         costs: How long a step of each contender takes, in steps of the baseline.
         steps: The steps of each contender at equal time.
         runs: The final runs at equal samples, by contender.

@@ -1,4 +1,4 @@
-"""MGDA by products: a gap that is true, at fewer passes than there are objectives."""
+"""Solved by products: a gap that is true, at fewer passes than there are objectives."""
 
 import copy
 from collections.abc import Iterator
@@ -354,3 +354,54 @@ def test_replicas_are_refused():
     runs = replicated("mgda", replicas=2, objectives=3, solver="products")
     with pytest.raises(BadValue, match="solver must be 'exact' with replicas"):
         runs.direction([torch.randn(2, 3, 4)])
+
+
+def worst_off(rows: Tensor, point: Tensor, c: float) -> tuple[Tensor, Tensor]:
+    """F(w) = g_wᵀg₀ + c‖g₀‖‖g_w‖ and the direction of w, from the gradients."""
+    mean, own = rows.mean(0), point @ rows
+    radius = c * mean.norm()
+    return own @ mean + radius * own.norm(), mean + radius * own / own.norm()
+
+
+@pytest.mark.parametrize("c", [0.2, 0.4, 1.0, 2.0])
+def test_cagrads_gap_is_true(c):
+    """min ⟨g, d⟩ ≥ F(w) − gap·s, which is at least that of the exact direction, less gap·s."""
+    net = Net(24)
+    params = list(net.trunk.parameters())
+    method = trimol.CAGrad(params, 24, c=c, solver="products")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    used = 0
+    for seed in range(8):
+        rows = naive_jacobian(net.losses(net.batch(seed)), params)
+        (info,) = trained(net, method, optimizer, [seed])
+        used += info.products
+        direction = flat_gradient(params)
+        torch.testing.assert_close(direction, info.weights @ rows)
+        point = info.weights - 1 / 24
+        value, expected = worst_off(rows, point / point.sum(), c)
+        torch.testing.assert_close(direction, expected)
+        size = float(value if c >= 1 else rows.mean(0).square().sum())
+        worst = float((rows @ direction).min())
+        assert info.gap == pytest.approx((float(value) - worst) / size, abs=1e-9)
+        assert info.gap <= 0.1
+        best = trimol.CAGrad(params, 24, c=c).solve(rows @ rows.T) @ rows
+        assert worst >= float((rows @ best).min()) - info.gap * size - 1e-12
+        assert c < 1 or worst >= 0
+    assert used > 0
+
+
+def test_cagrad_takes_fewer_passes_than_objectives(monkeypatch):
+    """The product of the mean gradient, those of w, and the backward of what comes of both."""
+    net = Net(32, torch.float32)
+    method = trimol.CAGrad(net.trunk.parameters(), 32, solver="products", heads="weighted")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    trained(net, method, optimizer, [0, 1])
+    with counted(monkeypatch) as passes:
+        method(net.losses(net.batch(2)))
+    assert method.info.products == passes.tangents == passes.backwards
+    assert passes.tangents + passes.backwards + 1 <= 24
+
+
+def test_cagrad_without_a_ball_needs_no_products():
+    with pytest.raises(BadValue, match="solver must be 'exact' with c=0"):
+        trimol.CAGrad(Net(3).trunk.parameters(), 3, c=0, solver="products")
