@@ -9,7 +9,7 @@ demo: .venv/installed
 	$(BIN)/trimol report runs/demo
 
 test: .venv/installed
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from trimol import methods
 from trimol._checks import whole_number
 from trimol.paper.tasks.toy import Toy
 from trimol.tasks import Batch, Data, Task
@@ -51,8 +52,8 @@ class Known(Task):
 
     @property
     def settings(self) -> Mapping[str, Settings]:  # type: ignore[override]
-        """One step size for static weights; trials choose others."""
-        return {STATIC: Settings(lr=self.lr)}
+        """One step size to begin with, the same for all methods."""
+        return dict.fromkeys(methods.names(), Settings(lr=self.lr))
 
     def model(self) -> nn.Module:
         """The point, a little off its start: by the seed of a run."""
@@ -79,10 +80,10 @@ class Known(Task):
 
     def losses(self, model: nn.Module, batch: Batch) -> Tensor:
         """F and the noise of the batch, times the factors."""
-        x, (z,) = model(), batch
-        return torch.tensor(self.factors, dtype=x.dtype) * (
-            self.values(x) + self.noise * z.mean(0) @ x
-        )
+        x: Tensor = model()
+        (z,) = batch
+        noise = self.noise * z.mean(0) @ x
+        return torch.tensor(self.factors, dtype=x.dtype) * (self.values(x) + noise)
 
     def metrics(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """The larger of the losses, before the factors."""
@@ -126,18 +127,20 @@ class Valley(Toy):
 
     @property
     def settings(self) -> Mapping[str, Settings]:  # type: ignore[override]
-        """A step size with which static weights get through."""
-        return {STATIC: Settings(lr=0.05)}
+        """A step size with which static weights get through, the same for all methods."""
+        return dict.fromkeys(methods.names(), Settings(lr=0.05))
 
     def model(self) -> nn.Module:
         """A little off the start."""
-        return Point(torch.as_tensor(self.start).double() + 0.3 * torch.randn(2, dtype=torch.float64))
+        off = 0.3 * torch.randn(2, dtype=torch.float64)
+        return Point(torch.as_tensor(self.start).double() + off)
 
     def data(self) -> Data:
-        """Test and validation data are the population."""
-        z = super().data()
-        centred = z.train[0] - z.train[0].mean(0)
-        return Data(train=(centred,), test=z.test, validation=z.test)
+        """More samples than the paper's 20; test and validation data are the population."""
+        random = torch.Generator().manual_seed(self.seed)
+        z = torch.randn(4096, 2, generator=random, dtype=torch.float64)
+        population = torch.zeros(1, 2, dtype=torch.float64)
+        return Data(train=(z - z.mean(0),), test=(population,), validation=(population,))
 
     def metrics(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """The larger of the two losses."""
@@ -156,7 +159,7 @@ class Concave(Known):
     """
 
     name = "concave"
-    start = (0.0, 1.0)
+    start: ClassVar[tuple[float, ...]] = (0.0, 1.0)
     noise = 0.02
     lr = 0.3
 
@@ -315,7 +318,7 @@ class Answer:
     task: str
     regimes: tuple[str, ...]
     static: bool = True
-    steps: int = 400
+    steps: int = 150
     batch_size: int = 16
     options: Mapping[str, Any] = field(default_factory=dict)
     warning: str = ""
@@ -333,7 +336,7 @@ def _own(kind: type[Task], *regimes: str, **others: Any) -> Answer:
 
 ANSWERS = (
     _own(Bowls, "direction", "stationary"),
-    _own(Valley, "direction", "stationary", steps=1000),
+    _own(Valley, "direction", "stationary", steps=1000, batch_size=64),
     _own(Concave, "direction", "stationary", static=False),
     _own(Triangle, "direction", "stationary", static=False),
     _own(Scaled, "scales"),

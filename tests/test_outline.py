@@ -28,6 +28,8 @@ def imported(kind: type) -> list[Parameter]:
     hints = get_type_hints(kind.__init__)
     parameters = []
     for name, parameter in inspect.signature(kind).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            continue
         hint = hints[name]
         members = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
         required = parameter.default is parameter.empty
@@ -55,6 +57,8 @@ def test_a_method(name: str) -> None:
 @pytest.mark.parametrize("name", tasks.names())
 def test_a_task(name: str) -> None:
     outline, kind = task_registry.outline(name), tasks.get(name)
+    kinds = {parameter.kind for parameter in inspect.signature(kind).parameters.values()}
+    assert outline.takes_others == (inspect.Parameter.VAR_KEYWORD in kinds)
     for attribute in ("name", "objectives"):
         assert outline.value(attribute) == getattr(kind, attribute), attribute
     assert list(outline.parameters) == imported(kind)

@@ -31,7 +31,7 @@ def load_graph() -> ModuleType:
 GRAPH = load_graph()
 MODULES = sorted(GRAPH.modules())
 LONGEST_CHAIN = 18
-MOST_PUBLIC = 350
+MOST_PUBLIC = 360
 MOST_AT_IMPORT = 70
 # Where gradients are computed outside gradients/, and why.
 KIT = "the kit calls backward() on a method's scalar, as every user does"

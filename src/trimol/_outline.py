@@ -66,6 +66,15 @@ class Outline:
         raise AttributeError(f"{self.place} has no {attribute}")
 
     @property
+    def takes_others(self) -> bool:
+        """Whether the constructor takes keywords that its signature does not name."""
+        for _, node in self._lineage:
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef) and method.name == "__init__":
+                    return method.args.kwarg is not None
+        return False
+
+    @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Those of the constructor but ``self``; ``**others`` stands for the bases' own."""
         named: dict[str, Parameter] = {}

@@ -98,7 +98,7 @@ def test_settings_reach_the_runs(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ("concave --by mgda", "--by must be methods that take a preference, static, "),
+        ("concave --by mgda", "--by must be of static, "),
         ("concave --by nobody", "unknown method 'nobody'"),
         ("concave --by stch:mu", "--by must be METHOD or METHOD:NAME=VALUE, found 'mu'"),
         ("concave --by stch:mu=x", "--by stch:mu=x: mu must be a finite number, found 'x'"),
@@ -106,7 +106,7 @@ def test_settings_reach_the_runs(capsys: pytest.CaptureFixture[str]) -> None:
         ("concave --refine -1", "--refine must be a whole number of at least 0, found '-1'"),
         ("concave --reference 1", "reference must be 2 finite numbers, one for each of f1, f2"),
         ("concave --reference a,b", "--reference must be numbers with commas between them"),
-        ("concave --set stch.prefer=1,1", "stch: prefer takes the preferences of the points"),
+        ("concave --set stch.prefer=1,1", "stch: prefer says which points of the front are meant"),
         ("concave --set stch.mu=-1", "mu must be a finite number above 0, found -1.0"),
         ("concave --schedule slow", "--schedule must be one of constant, linear, cosine"),
         ("nowhere", "task must be one of "),

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trimol.maths import linear
-from trimol.maths.linear import over_simplex
+from trimol.maths import _linear as linear
+from trimol.maths._linear import over_simplex
 
 
 def best_vertex(objective, rows, least):

@@ -26,7 +26,7 @@ def preferring(kind: type[Method]) -> Callable[..., Method]:
     Without one, the worst of them is always the same.
     """
     make = partial(_with_preference, kind)
-    make.draws = kind.draws
+    make.draws, make.__name__ = kind.draws, kind.__name__
     return make
 
 

@@ -31,6 +31,7 @@ def made(objectives=2, *, goals=False, seeds=1, methods=("static", HOSTILE), kno
             method,
             seed,
             tuple(0.9 if i == place else 0.1 / (objectives - 1) for i in range(objectives)),
+            None,
             place == 1,
             Path("runs", f"task-{method}-seed{seed}-{place}abcdef{rank}"),
             {
@@ -46,7 +47,7 @@ def made(objectives=2, *, goals=False, seeds=1, methods=("static", HOSTILE), kno
         for place in range(objectives)
     ]
     beaten = FrontPoint(
-        *(methods[0], 0, (1 / objectives,) * objectives, False, Path("runs/x-beaten0")),
+        *(methods[0], 0, (1 / objectives,) * objectives, None, False, Path("runs/x-beaten0")),
         {**points[0].values, **dict.fromkeys(("test", "train"), (9.0,) * objectives)},
         *({}, {}),
     )

@@ -7,10 +7,11 @@ import pytest
 
 import trimol
 from trimol._failures import BadValue
-from trimol.runs import diagnosis
+from trimol.runs import _diagnosis_file as diagnosis
 from trimol.runs import trial as trials
+from trimol.runs._diagnosis_file import read
 from trimol.runs._sentences import sentence
-from trimol.runs.diagnosis import Diagnosis, diagnose, read
+from trimol.runs.diagnosis import Diagnosis, diagnose
 
 TUG = f"{Path(__file__).parent / 'trial_tasks.py'}:Tug"
 SMALL = {"steps": 12, "batch_size": 8, "seeds": 3, "tuning_seeds": 2, "trials": 4, "jobs": 1}

@@ -82,11 +82,11 @@ def test_every_point_of_the_quadratic_is_the_minimiser_of_its_weighted_sum(tmp_p
         np.testing.assert_allclose(point.values["test"], task.values(x, task.population), rtol=1e-9)
         assert not point.dominated["train"]
     # On the front of the training data, and so not on that of the population.
-    exact = task.front(task.data().train, 20_001).numpy()
+    exact = task.true_front(task.data().train, 20_001).numpy()
     reached = np.array([point.values["train"] for point in found.points])
     assert np.linalg.norm(reached[:, None] - exact, axis=-1).min(1).max() < 1e-4
     (train,) = (space for space in found.spaces if space.name == "train")
-    known = task.front(task.data().train, len(found.known["train"]))
+    known = task.true_front(task.data().train, len(found.known["train"]))
     assert found.indicator("igd", "static", train) == [fronts.igd(reached, known)]
 
 
@@ -267,7 +267,7 @@ def test_runs_that_diverge_are_left_out_and_said(judged_task: str, tmp_path: Pat
 
 def points_at(*places: tuple[float, ...], method: str = "a", seed: int = 0) -> list[FrontPoint]:
     return [
-        FrontPoint(method, seed, (i, 0.0), False, Path(), {"test": at}, {}, {})
+        FrontPoint(method, seed, (i, 0.0), None, False, Path(), {"test": at}, {}, {})
         for i, at in enumerate(places)
     ]
 
@@ -304,7 +304,10 @@ def test_the_derived_reference_is_beyond_all_nondominated_points() -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"by": ["mgda"]}, "by must be methods that take a preference, static, .* found 'mgda'"),
+        (
+            {"by": ["mgda"]},
+            "by must be of static, .*, conditioned, which make a front, found 'mgda'",
+        ),
         ({"by": []}, "one or more different names"),
         ({"by": ["stch", "stch"]}, "one or more different names"),
         ({"by": ["nobody"]}, "method must be one of .* found 'nobody'"),
@@ -321,7 +324,7 @@ def test_the_derived_reference_is_beyond_all_nondominated_points() -> None:
         ({"reference": [1.0, math.nan]}, "reference must be 2 finite numbers"),
         (
             {"hyperparameters": {"stch": {"prefer": [1, 1]}}},
-            "stch: prefer takes the preferences of the points: do not set it",
+            "stch: prefer says which points of the front are meant: do not set it",
         ),
     ],
 )

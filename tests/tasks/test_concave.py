@@ -24,7 +24,7 @@ def test_the_jacobian_is_that_of_the_values(dimension: int) -> None:
 @pytest.mark.parametrize("dimension", [1, 3])
 def test_nothing_dominates_the_front(dimension: int) -> None:
     task = Concave(dimension=dimension)
-    known = task.front((NONE,), 50)
+    known = task.true_front((NONE,), 50)
     assert fronts.nondominated(known).all()
     others = task.values(2 * torch.randn(20_000, dimension, dtype=torch.float64), NONE)
     beaten = (others[:, None] < known - 1e-12).all(-1)
@@ -33,7 +33,7 @@ def test_nothing_dominates_the_front(dimension: int) -> None:
 
 def test_no_weighted_sum_is_least_in_the_middle() -> None:
     along = torch.linspace(1, -1, 2001, dtype=torch.float64)
-    known = Concave().front((NONE,), 2001)
+    known = Concave().true_front((NONE,), 2001)
     for weight in np.linspace(0, 1, 101):
         least = (known @ torch.tensor([weight, 1 - weight], dtype=torch.float64)).argmin()
         assert abs(along[least]) > 0.9
@@ -53,7 +53,7 @@ def test_the_quadratics_front_is_where_weighted_sums_are_least(b2: tuple[float, 
     task = Quadratic(b1=(1.0, 2.0, 1.0)[: len(b2)], b2=b2)
     batch = task.data().train
     mean = batch[0].mean(0)
-    known = task.front(batch, 2001)
+    known = task.true_front(batch, 2001)
     weights = torch.distributions.Dirichlet(torch.ones(len(b2), dtype=torch.float64)).sample((50,))
     reached = task.values(task.minimiser(weights, mean), mean)
     assert torch.cdist(reached, known).min(1).values.max() < 1e-3

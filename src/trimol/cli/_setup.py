@@ -12,8 +12,7 @@ from trimol.cli._parse import pairs
 from trimol.cli._reporting import UsageError, usage
 from trimol.cli._values import any_value, of_types
 from trimol.methods._registry import names
-from trimol.tasks._catalogue import outline
-from trimol.tasks.loading import examine, file_of
+from trimol.tasks.loading import examine, known_options
 
 if TYPE_CHECKING:
     from trimol.runs import Comparison
@@ -35,10 +34,11 @@ def checked_options(task: str, texts: Sequence[str]) -> dict[str, Any]:
     given = {name.replace("-", "_"): text for name, text in pairs(texts, "option").items()}
     with usage():
         examine(task, given)
-    if file_of(task) is not None:
-        return {name: any_value(text) for name, text in given.items()}
-    known = {parameter.name: parameter for parameter in outline(task).parameters}
-    return {name: _option(known[name], text) for name, text in given.items()}
+    known, _ = known_options(task, given)
+    return {
+        name: _option(known[name], text) if name in known else any_value(text)
+        for name, text in given.items()
+    }
 
 
 def _option(parameter: Parameter, text: str) -> Any:

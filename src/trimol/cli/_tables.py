@@ -73,7 +73,10 @@ def named(method: str) -> "Text":
     """A method's label, on several lines where it is that of a variant with many settings."""
     from rich.text import Text
 
-    return Text(method if len(method) <= LONG else method.replace(":", ":\n"))
+    if len(method) <= LONG:
+        return Text(method)
+    parts = method.split(":")  # and a list of numbers, where it is long itself
+    return Text(":\n".join(p if len(p) <= LONG else p.replace(",", ",\n") for p in parts))
 
 
 def readings(rows: Sequence[tuple[str, float, float, float]]) -> "RenderableType":

@@ -19,8 +19,10 @@ Maybe = Optional[ValueT]  # noqa: UP045
 if TYPE_CHECKING:
     Names = tuple[str, ...]
     Texts = tuple[str, ...]
+    Numbers = Sequence[float]
 else:
     Names, Texts = Maybe[tuple], tuple  # the former with a default, whose types tyro would look at
+    Numbers = tuple
 SCHEDULES = ("constant", "linear", "cosine")
 _LARGEST = 2**63  # whole numbers go to torch, to polars and to JSON, all of 64 bits
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}

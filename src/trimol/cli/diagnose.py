@@ -51,8 +51,9 @@ class Options:
     """Passes through the data (of several sets, the longest), in place of steps."""
     batch_size: Annotated[int, typed(count, "N")] = 64
     """Samples a step, the same for all."""
-    trials: Annotated[Maybe[int], typed(count, "N", unset="9(M+1)")] = None
-    """Settings tried of static weighting and of each method; M is the number of objectives."""
+    trials: Annotated[Maybe[int], typed(count, "N", unset="per-task")] = None
+    """Settings tried of static weighting and of each method; by default 9 for each objective and 9
+    more."""
     tuning_seeds: Annotated[int, typed(count, "N")] = 3
     """Runs of each setting that is tried."""
     seeds: Annotated[int, typed(count, "N")] = 10
@@ -142,6 +143,7 @@ def _show(found: "Diagnosis", out: Path) -> None:
 
     from trimol.cli import _tables as tables
     from trimol.report._diagnosed import chosen, gains, remarks
+    from trimol.report._numbers import number
 
     console = Console(highlight=False, markup=False)
     _paragraph(console, found.sentence)
@@ -151,7 +153,8 @@ def _show(found: "Diagnosis", out: Path) -> None:
     if table is not None and settings is not None:
         console.print(tables.plain(table))
         for name, setting, trials, cost, reached in settings.rows:
-            told = f"{name}: {setting}; {trials} trials, cost {cost}, hypervolume {reached}"
+            told = f"{name}: {setting}; {trials} trials, cost {cost}"
+            told += "" if reached == number(None) else f", hypervolume {reached}"
             console.print(fill(told, console.width, initial_indent="  ", subsequent_indent="    "))
         console.print()
     for line in remarks(content):

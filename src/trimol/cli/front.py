@@ -18,6 +18,7 @@ from trimol.cli._reporting import UsageError, print_json, usage
 from trimol.cli._values import (
     Maybe,
     Names,
+    Numbers,
     Texts,
     count,
     names,
@@ -29,7 +30,8 @@ from trimol.cli._values import (
     whole,
 )
 from trimol.cli._where import Jobs, On
-from trimol.methods._registry import SPREADING, preferring
+from trimol.methods._registry import SPREADING, spreading
+from trimol.tasks._catalogue import CONDITIONED
 
 if TYPE_CHECKING:
     from trimol.runs import Front
@@ -52,15 +54,16 @@ class Options:
     task: Positional[Annotated[str, typed(str, "TASK")]]
     """A built-in task (see `trimol tasks`), or path/to/file.py:Class for your own."""
     by: Annotated[Names, typed(names, "A,B,…")] = SPREADING
-    """The methods, which must take a preference; the others are compared with the first. Several
-    settings of one are METHOD:NAME=VALUE, as in stch:mu=0.1,stch:mu=1."""
+    """What makes the front: methods that take a preference (or train several models at once), or
+    conditioned, one model that is told it; the others are compared with the first. Several settings
+    of a method are METHOD:NAME=VALUE, as in stch:mu=0.1,stch:mu=1."""
     points: Annotated[int, typed(count, "N")] = 10
     """Preferences, spread evenly on the simplex."""
     refine: Annotated[int, typed(whole, "N")] = 0
     """Preferences that are added after these, where the front is thin."""
     seeds: Annotated[int, typed(count, "N")] = 1
     """How often each front is made."""
-    reference: Annotated[Maybe[Any], typed(numbers, "F1,F2,…", unset="from-the-runs")] = None
+    reference: Annotated[Maybe[Numbers], typed(numbers, "F1,F2,…", unset="from-the-runs")] = None
     """The losses up to which the hypervolume is taken."""
     lr: Annotated[Maybe[float], typed(positive, "ALPHA", unset="per-task")] = None
     """Step size of every method that is not given its own; by default what the task has."""
@@ -108,39 +111,41 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _checked_methods(options: Options) -> "list[Variant]":
-    by = method_list.read(options.by, options.set, flag="by")
-    known = preferring()
-    for variant in by:
+def _checked_methods(options: Options) -> "list[Variant | str]":
+    """What makes the fronts, in the order that was typed."""
+    named = [label for label in options.by if label != CONDITIONED]
+    by = {v.label: v for v in method_list.read(named, options.set, flag="by")}
+    known = spreading()
+    for variant in by.values():
         if variant.method not in known:
             raise UsageError(
-                f"--by must be methods that take a preference, {', '.join(known)}, found "
+                f"--by must be of {', '.join([*known, CONDITIONED])}, which make a front, found "
                 f"{variant.method!r}"
             )
-    return by
+    return [by.get(label, label) for label in options.by]
 
 
-def _check(options: Options, by: "Sequence[Variant]", given: Mapping[str, Any]) -> None:
+def _check(options: Options, by: "Sequence[Variant | str]", given: Mapping[str, Any]) -> None:
     """Let the methods look at their hyper-parameters before anything runs."""
     from trimol.runs.config import check_method, configure
 
     with usage():
         for variant in by:
-            own, rate = dict(variant.hyperparameters), variant.lr or options.lr
-            config = configure(
-                options.task,
-                variant.method,
-                lr=rate,
-                steps=1,
-                task_options=given,
-                hyperparameters=own,
-            )
-            check_method(config)
+            if not isinstance(variant, str):
+                config = configure(
+                    options.task,
+                    variant.method,
+                    lr=variant.lr or options.lr,
+                    steps=1,
+                    task_options=given,
+                    hyperparameters=variant.hyperparameters,
+                )
+                check_method(config)
 
 
 def _made(
     options: Options,
-    by: "Sequence[Variant]",
+    by: "Sequence[Variant | str]",
     given: Mapping[str, Any],
     steps: int,
     out: Path,
@@ -151,9 +156,9 @@ def _made(
     from trimol.runs import front
     from trimol.runs._pool import at_a_time
 
-    planned = (options.points + options.refine) * options.seeds
-    title = f"{options.task}: {planned} runs of {steps} steps by {', '.join(options.by)}"
-    view = FrontView(title, len(by) * planned, steps)
+    points = options.points + options.refine
+    title = f"{options.task}: {points} points by {', '.join(options.by)}"
+    view = FrontView(title, len(by) * points * options.seeds, steps)
     with usage(), shown(view, quiet=options.quiet) as changed:
 
         def watch(config: Any, step: int, record: Any) -> None:

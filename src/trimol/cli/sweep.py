@@ -56,16 +56,17 @@ class Options:
 
     Trials that are on disk are not run again and stopped ones go on: after Ctrl-C, or for more
     trials, type the command again. tpe asks for as many trials of each method at once as there are
-    jobs, and learns from them then. The task must have validation data; test data are not looked at.
+    jobs, and learns from them then. The task must have validation data; test data are not looked
+    at.
     """
 
     task: Positional[Annotated[str, typed(str, "TASK")]]
     """A built-in task (see `trimol tasks`), or path/to/file.py:Class for your own."""
     methods: Annotated[Names, typed(names, "A,B,…")] = (BASELINE, DEFAULT)
     """The methods."""
-    lr: Annotated[Maybe[Any], typed(_rates, "SPACE", unset="per-task")] = None
+    lr: Annotated[Maybe[str], typed(_rates, "SPACE", unset="per-task")] = None
     """Step sizes to try for every method that is not given its own, e.g. log:1e-3..1."""
-    schedule: Annotated[Maybe[Any], typed(_schedules, "A,B,…", unset="constant")] = None
+    schedule: Annotated[Maybe[str], typed(_schedules, "A,B,…", unset="constant")] = None
     """Schedules of the step size to try: constant, linear, cosine."""
     set: Annotated[UseAppendAction[Texts], arg(metavar="METHOD.NAME=SPACE")] = ()
     """What to try of a hyper-parameter, e.g. --set 'modo.gamma=log:1e-3..10' --set

@@ -30,6 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     width = max(map(len, sources))
     for task in tasks:
         print(f"{task['task']:<{width}}  {task['summary']}")
-        print(f"{'':<{width}}  losses: {', '.join(task['objectives'])}")
+        losses = ", ".join(task["objectives"]) or "those of another task, --option of=TASK"
+        print(f"{'':<{width}}  losses: {losses}")
     print("A task of your own: trimol run path/to/file.py:Class")
     return 0

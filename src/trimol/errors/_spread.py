@@ -53,12 +53,10 @@ class Spread:
         mean = self.products.mean((0, 2))
         return (mean + mean.T) / 2
 
-    @cached_property
+    @property
     def variance(self) -> Tensor:
         """tr Σ_mm of each objective: the squared length of the noise of one batch, on average."""
-        n = self.batches
-        plain = self.products.sum((0, 2)).diagonal()
-        return ((self._same.sum(0).diagonal() - plain / n) / (n - 1)).clamp_min(0)
+        return _variance(self._squares.sum(0), self._totals, self.batches)
 
     def bracket(self, statistic: Callable[[Tensor], Tensor]) -> Bracket:
         """A statistic of U with its bounds; the whole line where it is not defined.
@@ -66,8 +64,11 @@ class Spread:
         Args:
             statistic: From Gramians, ... × M × M, to numbers; NaN where it is not defined.
         """
-        n, value = self.batches, float(statistic(self.gramian))
-        without = statistic(self._without)
+        return self._jackknife(float(statistic(self.gramian)), statistic(self._without))
+
+    def _jackknife(self, value: float, without: Tensor) -> Bracket:
+        """A number with its bounds, from what it is without each of the batches."""
+        n = self.batches
         if not math.isfinite(value) or not without.isfinite().all():
             return Bracket(math.nan, math.nan, -math.inf, math.inf)
         error = float(((n - 1) / n * (without - without.mean()).square().sum()).sqrt())
@@ -87,6 +88,25 @@ class Spread:
         value, high = (math.sqrt(max(x, 0.0)) for x in (square.value, square.high))
         return Bracket(value, math.nan, 0.0, high)
 
+    def noise(self, objective: int) -> Bracket:
+        """tr Σ_mm/‖∇f_m‖², by its logarithm; without an upper bound if the gradient may be zero."""
+        n, m = self.batches, objective
+        variance = float(self.variance[m])
+        if variance == 0:
+            return Bracket(0.0, 0.0, 0.0, 0.0)
+        rest = self._squares.sum(0) - self._squares
+        without = _variance(rest, self._totals_without, n - 1)[:, m]
+        found = self._jackknife(
+            math.log(variance) - _log(float(self.gramian[m, m])),
+            without.log() - self._without[:, m, m].log(),
+        )
+        norm = self.norm(torch.eye(len(self._totals))[m].double())
+        if not math.isfinite(found.value) or not norm.low > 0:
+            value, low = (variance / x**2 if x > 0 else math.inf for x in (norm.value, norm.high))
+            return Bracket(value, math.nan, low, math.inf)
+        value, low, high = (math.exp(x) for x in (found.value, found.low, found.high))
+        return Bracket(value, math.nan, low, high)
+
     def cosine(self, first: Tensor, second: Tensor) -> Bracket:
         """The cosine of two combinations of the mean gradients.
 
@@ -102,6 +122,22 @@ class Spread:
     def _same(self) -> Tensor:
         """K_{bi,bj}, n × M × M."""
         return torch.einsum("bibj->bij", self.products)
+
+    @cached_property
+    def _squares(self) -> Tensor:
+        """‖v_b,m‖², n × M."""
+        return self._same.diagonal(dim1=-2, dim2=-1)
+
+    @cached_property
+    def _totals(self) -> Tensor:
+        """‖Σ_b v_b,m‖², M numbers."""
+        return self.products.sum((0, 2)).diagonal()
+
+    @cached_property
+    def _totals_without(self) -> Tensor:
+        """The same without each of the batches, n × M."""
+        with_all = torch.einsum("aibi->ai", self.products)
+        return self._totals - 2 * with_all + self._squares
 
     @cached_property
     def _different(self) -> Tensor:
@@ -152,6 +188,15 @@ def _even(sizes: Tensor) -> Tensor:
     shares = (sizes / sizes.mean(0)).T
     mean = shares[:, None, :] / len(sizes)
     return mean + torch.diag_embed(shares) - shares[..., None] * mean
+
+
+def _variance(squares: Tensor, totals: Tensor, batches: int) -> Tensor:
+    """Σ_b ‖v_b − v̄‖²/(n − 1), from Σ_b ‖v_b‖² and ‖Σ_b v_b‖²."""
+    return ((squares - totals / batches) / (batches - 1)).clamp_min(0)
+
+
+def _log(value: float) -> float:
+    return math.log(value) if value > 0 else math.nan
 
 
 def _form(gramian: Tensor, first: Tensor, second: Tensor) -> Tensor:

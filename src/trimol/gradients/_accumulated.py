@@ -245,7 +245,7 @@ class Accumulated(Evidence):
         vector: list[Tensor] = []
         for share, own in self._each(min(1, self._count - 1)):
             with no_autocast(), own.apart(), hooks.muted(self.params):
-                found = gradient(own.draws[0], self.params, weights * share, retain=False)
+                found = _gradient(own, self.params, weights * share)
             parts = own.graphs[0].widened(found)
             vector = [a.add_(b) for a, b in zip(vector, parts, strict=True)] if vector else parts
         joined = self._in_metric(reduce.mean_large(vector))
@@ -321,7 +321,7 @@ class Accumulated(Evidence):
                 part = share / len(used)
                 with no_autocast(), own.apart(), hooks.muted([*self.params, *own.others]):
                     on_heads = self._on_leaves(own, self._on_heads(weights) * part)
-                    found = gradient(own.draws[0], self.params, weights * part, retain=False)
+                    found = _gradient(own, self.params, weights * part)
                 parts = own.graphs[0].widened(found)
                 total = [a.add_(b) for a, b in zip(total, parts, strict=True)] if total else parts
                 for leaf, g in zip(own.others, on_heads, strict=True):
@@ -336,6 +336,12 @@ class Accumulated(Evidence):
             own.draws[0], own.others, weights.to(own.draws[0]), retain_graph=True
         )
         return found
+
+
+def _gradient(own: Evidence, params: Sequence[Tensor], weights: Tensor) -> list[Tensor]:
+    """The last use of a graph, which is freed, unless its next use would be compiled for that."""
+    (graph,) = own.graphs
+    return gradient(graph.losses, params, weights, retain=bool(graph.compiled))
 
 
 def _random_states(device: torch.device) -> list[Tensor]:

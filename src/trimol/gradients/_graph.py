@@ -11,6 +11,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node, get_gradient_edge
 
 from trimol._failures import BadValue
+from trimol.gradients._compiled import is_compiled, keep_buffers
 from trimol.gradients._reduce import is_distributed, mean_large
 from trimol.gradients._sharded import Shards, check, current
 from trimol.gradients._sinks import is_sink, muted
@@ -34,6 +35,7 @@ class Graph:
         active: The nodes that depend on the parameters, those where a parameter enters included.
         others: The leaves that require a gradient and are not among the parameters.
         sinks: The nodes that end a forward pass of ``DistributedDataParallel``.
+        compiled: The nodes that stand for compiled graphs.
         shards: How FSDP2 holds the parameters or the others, if it does.
     """
 
@@ -46,10 +48,16 @@ class Graph:
     active: set[Node]
     others: list[Tensor]
     sinks: list[Node]
+    compiled: list[Node]
     shards: Shards | None
 
     def apart(self) -> AbstractContextManager[None]:
-        """Within, backwards are ours alone: no wrapper of the model takes part in them."""
+        """Within, backwards are ours alone: no wrapper of the model takes part in them.
+
+        Raises where the graph cannot be passed more than once.
+        """
+        if self.compiled:
+            keep_buffers(self.compiled)
         return self._apart() if self.sinks or self.shards is not None else nullcontext()
 
     @contextmanager
@@ -114,6 +122,7 @@ def record(losses: Tensor, given: Sequence[Tensor]) -> Graph:
     edges: dict[Node, tuple[tuple[Node | None, int], ...]] = {}
     others: list[Tensor] = []
     sinks: list[Node] = []
+    compiled: list[Node] = []
     stack: list[tuple[Node, bool]] = [(get_gradient_edge(losses).node, False)]
     while stack:
         node, inputs_done = stack.pop()
@@ -129,6 +138,8 @@ def record(losses: Tensor, given: Sequence[Tensor]) -> Graph:
                     stack.append((source, False))
             if isinstance(node, BackwardCFunction):
                 _check_checkpoint(node)
+                if is_compiled(node):
+                    compiled.append(node)
                 if is_sink(node):
                     sinks.append(node)
             elif not sources and node.name() == ACCUMULATE:
@@ -141,7 +152,9 @@ def record(losses: Tensor, given: Sequence[Tensor]) -> Graph:
     check(others, "parameters that losses reach", leaves=True)
     if shards is not None and not shards.gathered.keys() & {id(t) for t in (*params, *others)}:
         shards = None  # of another model
-    graph = Graph(losses, given, params, nodes, edges, entrances, active, others, sinks, shards)
+    graph = Graph(
+        losses, given, params, nodes, edges, entrances, active, others, sinks, compiled, shards
+    )
     if shards is not None:
         shards.check(given, graph.reached, others)
     return graph

@@ -275,12 +275,14 @@ class Evidence:
                 second draw's graph is freed, and needs no other backward. That of an only draw
                 is not freed: there may be other products, of which the last is kept.
         """
-        check_repeatable(node for graph in self.graphs for node in graph.nodes)
+        if not self.route:  # the first product
+            check_repeatable(node for graph in self.graphs for node in graph.nodes)
         place = min(1, len(self.draws) - 1)
         second = self.draws[place]
         # Hooks on the parameters are for the user's backward to run, once: it needs the graph.
         keep_gradient = keep_gradient and not hooks.on_leaves(self.params)
         again = bool(self.others) or self.delivery.rescales  # there is another backward to come
+        again = again or bool(self.graphs[place].compiled)
         retain = not keep_gradient or again or self.graphs[0].shares(self.graphs[place])
         with self.apart():
             if not retain:

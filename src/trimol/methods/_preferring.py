@@ -1,7 +1,7 @@
 """What the methods have in common that look for the point of the front that a preference names."""
 
 from collections.abc import Iterable, Sequence
-from typing import Unpack
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
@@ -32,6 +32,8 @@ class PreferringMethod(Method):
         ideal: z, at most the least value of each loss; zero by default.
         weights: λ before the first step; matters only where that step's evidence is not finite.
     """
+
+    prefers: ClassVar[str | None] = "prefer"
 
     def __init__(
         self,

@@ -49,13 +49,19 @@ def outline(name: str) -> Outline:
     return Outline(_lazy.place_of(_PLACES, name, "method"))
 
 
-def preferring() -> list[str]:
-    """The names of the methods that take a preference, without an import.
+def spreading() -> list[str]:
+    """The names of the methods that make a front, without an import.
 
-    >>> preferring()[0]
+    They take a preference, or train several models at once.
+
+    >>> spreading()[0]
     'static'
     """
-    return [name for name in names() if outline(name).value("prefers") is not None]
+    return [
+        name
+        for name in names()
+        if any(outline(name).value(how) is not None for how in ("prefers", "spreads"))
+    ]
 
 
 def growth(method: "str | type[Method]") -> float:

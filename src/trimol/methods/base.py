@@ -113,6 +113,8 @@ class Method(nn.Module):
         prefers: The hyper-parameter that takes a preference, a point of the simplex: tuned like
             those of ``search``, and `trimol.runs.front` makes the points of a front with it. None
             where there is none.
+        spreads: The hyper-parameter that takes how many models are trained at once, point after
+            point, to be spread over a front. None where the method trains one.
     """
 
     needs: ClassVar[Needs]
@@ -121,6 +123,7 @@ class Method(nn.Module):
     shown: ClassVar[tuple[str, ...]] = ()
     search: ClassVar[Mapping[str, Range]] = {}
     prefers: ClassVar[str | None] = None
+    spreads: ClassVar[str | None] = None
     draws: int = 1
     weights: Tensor
     step: Tensor

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
+from trimol.maths._linear import over_simplex
 from trimol.maths._numerics import EPS, Array, tolerance_of
 from trimol.maths._validation import checked_gramian
-from trimol.maths.linear import over_simplex
 from trimol.maths.min_norm import min_norm_one
 from trimol.methods._gramian import each
 from trimol.methods._preferring import GramianPreferringMethod, GramianPreferringOptions
@@ -80,7 +80,7 @@ class EPO(GramianPreferringMethod):
     :math:`f_m - z_m \propto 1/p_m`. Balancing may raise losses that are low for the ray, also
     along the front, but never the one that is highest for it. Descending raises none. The last of
     its constraints may contradict the others; then it is left out. Both are linear programs, solved
-    by trying all vertices for M ≤ 4, and by HiGHS beyond (:mod:`trimol.maths.linear`).
+    by trying all vertices for M ≤ 4, and by HiGHS beyond (:mod:`trimol.maths._linear`).
 
     What that promises, for small steps on the full gradient: x ends where the ray crosses the
     front, to μ ≤ ε, on non-convex fronts too; if it does not cross it, at a point of the front

@@ -84,6 +84,7 @@ class HVGrad(Method):
     )
     reference: ClassVar[str] = "deist2023multi"
     shown: ClassVar[tuple[str, ...]] = ("points",)
+    spreads: ClassVar[str | None] = "points"
     reference_point: Tensor
 
     def __init__(

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
+from trimol.maths._linear import over_simplex
 from trimol.maths._numerics import EPS, Array, tolerance_of
 from trimol.maths._validation import checked_gramian
-from trimol.maths.linear import over_simplex
 from trimol.maths.min_norm import min_norm_one
 from trimol.methods._gramian import each
 from trimol.methods._preferring import (
@@ -74,9 +74,10 @@ class PMGDA(GramianPreferringMethod):
         \quad \mu \in \Delta^{M+1}
 
     with :math:`\sigma` = ``sigma`` and :math:`\tau` = ``tol``: the best step for the worst-off loss
-    among those that go to the ray at a given rate. It is a linear program, solved by
-    trying all vertices for M ≤ 4, and by HiGHS beyond (:mod:`trimol.maths.linear`). As h is a function of the losses, v is a weighted sum of their
-    gradients; a weight may be negative, where a loss is too low for the ray.
+    among those that go to the ray at a given rate. It is a linear program, solved by trying all
+    vertices for M ≤ 4, and by HiGHS beyond (:mod:`trimol.maths._linear`). As h is a function of the
+    losses, v is a weighted sum of their gradients; a weight may be negative, where a loss is too
+    low for the ray.
 
     The paper leaves v at a length of at most one. Here it is times the mean length of the gradients
     and h/‖y‖, so that it has the size of MGDA's step and gets shorter towards the ray.

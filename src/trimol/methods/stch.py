@@ -59,7 +59,6 @@ class STCH(PreferringMethod):
     )
     reference: ClassVar[str] = "lin2024smooth"
     shown: ClassVar[tuple[str, ...]] = ("mu",)
-    prefers: ClassVar[str | None] = "prefer"
     search: ClassVar[Mapping[str, Range]] = {"mu": (0.03, 1.0)}
 
     def __init__(

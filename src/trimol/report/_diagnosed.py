@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, FiniteFloat, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from trimol.maths.fronts import nondominated
 from trimol.report._numbers import count, interval, listed, number
@@ -14,6 +15,7 @@ from trimol.runs._candidates import Candidate
 from trimol.runs._sentences import setting
 from trimol.runs._storage import StoreError
 from trimol.runs.config import one_line
+from trimol.training.loop import Schedule
 
 BETTER, WORSE = "▲", "▼"
 MOST_SHOWN = 3  # metrics, two at a time
@@ -27,9 +29,9 @@ class GainFacts(BaseModel):
     metric: str
     budget: Literal["samples", "time"]
     way: Literal["higher", "lower"]
-    base: float
-    scale: float
-    mean: float
+    base: FiniteFloat
+    scale: FiniteFloat
+    mean: FiniteFloat
     ci: float | None
     wide: float | None
     n: int
@@ -44,10 +46,21 @@ class GainFacts(BaseModel):
         return 1 if self.way == "higher" else -1
 
 
+class SettingFacts(BaseModel):
+    """A candidate (`trimol.runs.Candidate`) as stored."""
+
+    lr: FiniteFloat
+    hyperparameters: dict[str, float | str | list[float] | None]
+    schedule: Schedule | None
+
+    def __str__(self) -> str:
+        return setting(Candidate(self.lr, self.hyperparameters, schedule=self.schedule))
+
+
 class ContenderFacts(BaseModel):
     """What was chosen of a contender, and what became of it."""
 
-    setting: dict[str, Any]
+    setting: SettingFacts
     trials: int
     cost: float
     steps_at_equal_time: int
@@ -71,10 +84,17 @@ class TrialFacts(BaseModel):
     gains: list[GainFacts]
     hypervolume: dict[str, Reach]
     reference: dict[str, float]
-    points: dict[str, list[dict[str, float]]]
+    points: dict[str, list[dict[str, FiniteFloat]]]
     held_out: int
     notes: list[str]
     failed: list[str]
+
+    @model_validator(mode="after")
+    def _complete(self) -> "TrialFacts":
+        every = [point for own in self.points.values() for point in own]
+        if not all(set(self.metrics) <= set(point) for point in every):
+            raise PydanticCustomError("points", "points must have every metric")
+        return self
 
 
 class BoundFacts(BaseModel):
@@ -114,7 +134,7 @@ class Bar:
     label: str
     metric: str
     timed: bool
-    mean: float
+    mean: FiniteFloat
     low: float
     high: float
 
@@ -141,7 +161,7 @@ class Diagnosed:
     """A diagnosis that was read, checked.
 
     Args:
-        content: What `trimol.runs.diagnosis.read` gives.
+        content: What `trimol.runs._diagnosis_file.read` gives.
 
     Raises:
         StoreError: It is not what `trimol.diagnose` writes.
@@ -264,7 +284,7 @@ def chosen(content: Mapping[str, Any]) -> Table | None:
     rows = tuple(
         (
             name,
-            setting(Candidate(**own.setting)),
+            str(own.setting),
             str(own.trials),
             number(own.cost, 2),
             _reach(found.hypervolume.get(name)),

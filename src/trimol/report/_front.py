@@ -9,8 +9,7 @@ import polars
 
 from trimol.report._numbers import count, interval, number, share
 from trimol.report._summary import Table
-from trimol.runs._front_points import GOALS
-from trimol.runs._front_tables import DIFFERENCE, KIND, KNOWN, POINTS
+from trimol.runs._front_points import DIFFERENCE, GOALS, KIND, KNOWN, POINTS
 from trimol.runs.statistics import LEVEL, finite_mean
 from trimol.runs.study import Row, Study
 
@@ -19,6 +18,7 @@ TITLES = {False: "The front", True: "The front in the task's goals"}
 MOST_AXES = 3  # beyond, a line across parallel axes is a point
 HOLLOW = "○"
 SHORT = 6  # letters of a run's name
+NARROW = 1e-3  # of a number, for half of its interval
 MARKS = (
     f"+ was added where the front was thin; {HOLLOW} is dominated (of several seeds, in how many)."
 )
@@ -172,11 +172,11 @@ def listing(study: Study, method: str) -> Table:
             (
                 f"{place}{'+' if own[0]['refined'] else ''}{_hollow(own, kind)}",
                 _preference(own[0]),
-                *(interval(mean.estimate, mean.half) for mean in means),
+                *(_brief(mean.estimate, mean.half) for mean in means),
                 own[0]["folder"].rpartition("-")[2][:SHORT],
             )
         )
-    return Table((method, "preference", *axes, "run"), tuple(rows))
+    return Table((method, "preferred", *axes, "run"), tuple(rows))
 
 
 def _hollow(own: Sequence[dict[str, Any]], kind: str) -> str:
@@ -189,7 +189,7 @@ def _sentence(method: str, values: dict[tuple[str, str], Row], study: Study, kin
     points = len(_by_point(study, method))
     on, volume = values[method, "nondominated"], values[method, "hypervolume"]
     text = (
-        f"{method}: {interval(on['mean'], on['ci'])} of {count(points, 'point')} not dominated on "
+        f"{method}: {_brief(on['mean'], on['ci'])} of {count(points, 'point')} not dominated on "
         f"{_data(kind)}; hypervolume {interval(volume['mean'], volume['ci'])}"
     )
     if (method, "igd") in values:
@@ -206,6 +206,11 @@ def _difference(row: Row) -> str:
     how = "higher" if row["mean"] > 0 else "lower"
     judged = f"{how} by more than the noise" if clear else "no difference larger than noise"
     return f"{start}{interval(row['mean'], row['ci'])}: {judged}."
+
+
+def _brief(mean: float, half: float | None) -> str:
+    """A mean, with its interval where that is wide enough to matter."""
+    return number(mean) if half is None or half <= NARROW * abs(mean) else interval(mean, half)
 
 
 def _signed(value: float) -> str:
@@ -300,6 +305,8 @@ def _text(p: dict[str, Any]) -> str:
 
 def _preference(p: dict[str, Any]) -> str:
     weights = [value for name, value in p.items() if name.startswith("weight/")]
+    if not all(map(_is_finite, weights)):
+        return number(None)
     return " ".join(share(weight).removeprefix("0") for weight in weights)
 
 

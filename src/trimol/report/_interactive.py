@@ -66,7 +66,9 @@ def front(figure: FrontFigure, looks: Mapping[str, Look]) -> list[Any]:
         x, y = (AXIS | name | {"exponentformat": "power"} for name in names)
         return [plot(traces, {"xaxis": x, "yaxis": y | {"automargin": True}})]
     walls = {"gridcolor": GRID, "backgroundcolor": "white", "zerolinecolor": "#bbb"}
-    scene = {f"{axis}axis": walls | name for axis, name in zip("xyz", names, strict=True)}
+    scene: dict[str, Any] = {
+        f"{axis}axis": walls | name for axis, name in zip("xyz", names, strict=True)
+    }
     scene["camera"] = {"eye": {"x": 1.6, "y": 1.6, "z": 1.1}}
     return [plot(traces, {"scene": scene, "margin": {"l": 0, "r": 0, "t": 0, "b": 0}})]
 
@@ -220,12 +222,12 @@ def _traces(
     ]
     band[1] |= {"fill": "tonexty", "fillcolor": look.faint(0.14)}
     middle = common | {
-        "y": _drawn(line.mean),
+        "y": drawn(line.mean),
         "name": plain(f"{line.label} (dashed)" if line.reference else line.label),
         "mode": "lines" if line.reference else "lines+markers",
         "line": {"color": look.colour, "width": 1.5, "dash": "dash" if line.reference else "solid"},
         "marker": {"symbol": look.symbol, "size": 6, "maxdisplayed": 8},
-        "customdata": [*zip(_drawn(line.low), _drawn(line.high), line.n, line.steps, strict=True)],
+        "customdata": [*zip(drawn(line.low), drawn(line.high), line.n, line.steps, strict=True)],
         "hovertemplate": "step %{customdata[3]}: %{y:.3g}<br>95 % interval %{customdata[0]:.3g} to "
         "%{customdata[1]:.3g}, n = %{customdata[2]}",
     }
@@ -237,7 +239,7 @@ def _traces(
 
 def _along(line: Line, progress: Sequence[Progress], meta: dict[str, Any]) -> dict[str, Any]:
     """The x of a trace and, if there is a choice, all that can be chosen."""
-    x = {name: _drawn(getattr(line, name)) for name in progress}
+    x = {name: drawn(getattr(line, name)) for name in progress}
     return {"x": x[progress[0]], "meta": meta | ({"x": x} if len(x) > 1 else {})}
 
 
@@ -247,8 +249,8 @@ def _edges(line: Line, floor: float) -> list[dict[Scale, list[float | None]]]:
     low = [max(value, floor) if on else math.nan for value, on in zip(line.low, shown, strict=True)]
     high = [value if on else math.nan for value, on in zip(line.high, shown, strict=True)]
     return [
-        {"linear": _drawn(line.low), "log": _drawn(low)},
-        {"linear": _drawn(line.high), "log": _drawn(high)},
+        {"linear": drawn(line.low), "log": drawn(low)},
+        {"linear": drawn(line.high), "log": drawn(high)},
     ]
 
 
@@ -262,7 +264,7 @@ def _ticks(panel: Panel) -> int | str | None:
     return "D2" if 0.7 < decades < 2.5 else 1 if 2.5 <= decades < 6 else None
 
 
-def _drawn(values: Iterable[float]) -> list[float | None]:
+def drawn(values: Iterable[float]) -> list[float | None]:
     """Numbers for JSON, in seven digits: more cannot be seen, and make the page twice as large."""
     return [float(f"{value:.7g}") if math.isfinite(value) else None for value in values]
 

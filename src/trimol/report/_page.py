@@ -20,6 +20,8 @@ from trimol.report import _diagnosis_plots as diagnosis_plots
 from trimol.report import _front as fronts
 from trimol.report import _interactive as interactive
 from trimol.report import _printed as printed
+from trimol.report import _search_figures as search
+from trimol.report import _search_plots as search_plots
 from trimol.report import _summary as summary
 from trimol.report._curves import Cosines, Curves
 from trimol.report._diagnosed import Diagnosed, chosen, gains, remarks
@@ -276,7 +278,9 @@ def _study(study: Study, slug: str, folder: Path, left_out: list[str]) -> View:
     own = [home / name for name in (results.FILE, *study.files)]
     return {
         "study": study,
+        "absent": [],
         **_front(study, slug, folder),
+        **_search(study, left_out),
         "pictures": pictures(study, left_out),
         "rows": summary.measured_and_paper(study),
         "long": len(study.rows) > LONG_TABLE or fronts.is_front(study),
@@ -285,21 +289,55 @@ def _study(study: Study, slug: str, folder: Path, left_out: list[str]) -> View:
     }
 
 
+def _search(study: Study, left_out: list[str]) -> View:
+    """The figures of a search, and which are missing; nothing of any other study."""
+    try:
+        figures, missing = search.figures(study)
+    except BadValue as error:
+        left_out.append(str(error))
+        return {}
+    if not figures and not missing:
+        return {}
+    style = looks(search.methods(study))
+    return {
+        "figures": [_search_figure(figure, style) for figure in figures],
+        "legend": [(label, look, GLYPHS[look.symbol]) for label, look in style.items()],
+        "absent": missing,
+    }
+
+
+def _search_figure(figure: search.SearchFigure, style: Mapping[str, Look]) -> View:
+    plots = search_plots.search(figure, style)
+    nothing = dict.fromkeys(("links", "scales", "progress", "steps"), ())
+    return {
+        "info": figure,
+        "panels": [
+            {"title": panel.title, "label": panel.label, "plot": interactive.embedded(plot)}
+            for panel, plot in zip(figure.panels, plots, strict=True)
+        ],
+        "kinds": figure.kinds,
+        "table": None,
+        **nothing,
+    }
+
+
 def _diagnosis(found: Diagnosed, style: Mapping[str, Look]) -> View:
     """A diagnosis: its sentence, its tables and its figures."""
-    forest = [diagnosis_plots.forest(found.bars, style)] if found.bars else []
+    bars, high = found.bars, {"height": diagnosis_plots.height(found.bars)}
+    forest = [_plotted(diagnosis_plots.forest(bars, style)) | high] if bars else []
+    reached = [_plotted(diagnosis_plots.reached(figure, style)) for figure in found.reached]
     return {
         "found": found,
         "gains": gains(found.content),
         "chosen": chosen(found.content),
         "remarks": remarks(found.content),
         "figures": [
-            {"title": title, "caption": caption, "panels": [_plotted(plot) for plot in plots]}
-            for title, caption, plots in (
+            {"title": title, "caption": caption, "panels": panels}
+            for title, caption, panels in (
                 (FOREST, FOREST_NOTE, forest),
-                (REACHED, REACHED_NOTE, [diagnosis_plots.reached(f, style) for f in found.reached]),
+                (REACHED, REACHED_NOTE, reached),
             )
-            if plots
+            if panels
         ],
     }
 

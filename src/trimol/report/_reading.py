@@ -12,7 +12,8 @@ from torch import Tensor
 
 from trimol._failures import UserError
 from trimol.report._diagnosed import Diagnosed
-from trimol.runs import diagnosis, store
+from trimol.runs import _diagnosis_file as diagnosis
+from trimol.runs import store
 from trimol.runs import study as results
 from trimol.runs._storage import StoreError
 from trimol.runs.store import StoredRun

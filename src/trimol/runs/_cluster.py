@@ -14,6 +14,7 @@ from trimol._failures import BadValue, RunError
 
 LOCAL = "ray"
 _ADDRESS = re.compile(r"(ray://)?(?P<host>[\w.-]+|\[[\da-fA-F:.]+\]):(?P<port>\d{1,5})")
+_joined: set[str] = set()  # what this process is connected to was called so
 REACH = 5.0  # seconds in which a cluster must answer
 # Runs come and go as files; nothing large is kept in Ray's memory. It takes no less.
 _OBJECT_STORE = 80 * 2**20
@@ -33,34 +34,31 @@ def cluster(text: str, *, called: str = "") -> str:
     return text
 
 
-@contextmanager
-def connected(on: str, cpus: int) -> Iterator[Any]:
-    """Ray, connected to a cluster as long as the context lasts.
+def connect(on: str, cpus: int) -> Any:
+    """Ray, connected to a cluster until this process ends: a study comes back many times.
 
     Args:
         on: ``"ray"`` for the cluster that this process is connected to, or else that of
-            ``RAY_ADDRESS``, or else one on this machine that is started and ended here; or an
-            address.
+            ``RAY_ADDRESS``, or else one on this machine that is started now and ends with this
+            process; or an address.
         cpus: How many a cluster gets that is started here.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # what is run here is told to nobody
     # Ray prints its own troubles to stdout, where the result goes: what matters of them we say.
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
     ray = require("ray", extra="ray", purpose="--on")
-    if ray.is_initialized():
-        if on != LOCAL:
-            raise RunError(
-                f"this process is connected to a Ray cluster already: say on={LOCAL!r} to use that "
-                f"one, found {on!r}"
-            )
-        yield ray
-        return
-    with _signals_as_they_were():
-        _connect(ray, os.environ.get("RAY_ADDRESS") or None if on == LOCAL else on, cpus)
-        try:
-            yield ray
-        finally:
-            ray.shutdown()
+    if not ray.is_initialized():
+        address = os.environ.get("RAY_ADDRESS") if on == LOCAL else on
+        with _signals_as_they_were():
+            _connect(ray, address or None, cpus)
+        _joined.clear()
+        _joined.add(on)
+    elif on != LOCAL and on not in _joined:
+        raise RunError(
+            f"this process is connected to a Ray cluster already: say on={LOCAL!r} to use that "
+            f"one, found {on!r}"
+        )
+    return ray
 
 
 def _connect(ray: Any, address: str | None, cpus: int) -> None:

@@ -120,7 +120,7 @@ def task_for(config: RunConfig) -> Task:
 
     A user's own task may remember things, and read data that change: every run has its own.
     """
-    if config.source != source(config.task):
+    if config.source != source(config.task, config.task_options):
         raise StoreError(f"{config.task} has changed since this run was configured")
     task = (task_of if config.source is None else load)(config.task, config.task_options)
     if config.hold_out:

@@ -21,6 +21,9 @@ TEST, VALIDATION, TRAIN, GOALS = "test", "validation", "train", "goals"
 # How the losses are called in a run's record, or among its scores, by the data they are of.
 LOSSES = {TEST: "test_loss/", VALIDATION: "validation_loss/", TRAIN: "loss/"}
 METRIC = "metric/"
+# In the study that a front is saved as: the first word of its name, its tables, and a number.
+KIND, POINTS, KNOWN = "front", "points", "known"
+DIFFERENCE = "hypervolume difference"
 BEYOND = 0.1  # by this part of the range a derived reference is beyond the worst
 
 
@@ -47,7 +50,8 @@ class FrontPoint:
     Attributes:
         method: What it was trained by: a method's name, or a variant's label.
         seed: The seed of its run.
-        preference: What was asked for, on the simplex.
+        preference: What was asked for, on the simplex; empty where nothing was.
+        member: Which model of its run it is, where the run trained several; else None.
         refined: Whether it was added where the front was thin.
         folder: The folder of its run.
         values: Where it is, by the name of the space.
@@ -59,6 +63,7 @@ class FrontPoint:
     method: str
     seed: int
     preference: Weights
+    member: int | None
     refined: bool
     folder: Path
     values: Mapping[str, tuple[float, ...]]
@@ -96,7 +101,7 @@ class Front:
     def of(self, method: str, seed: int | None = None) -> list[FrontPoint]:
         """The points of a method, of one seed or of all, in the order of the preferences."""
         own = [p for p in self.points if p.method == method and seed in (None, p.seed)]
-        return sorted(own, key=lambda p: (tuple(-w for w in p.preference), p.seed))
+        return sorted(own, key=lambda p: (tuple(-w for w in p.preference), p.member or 0, p.seed))
 
     def indicator(self, name: str, method: str, space: Space) -> list[float]:
         """A number of `INDICATORS` for the front of each seed; NaN where there is none."""
@@ -131,17 +136,38 @@ def spaces(task: Task, *, validation: bool) -> tuple[Space, ...]:
 
 
 def point(
-    run: StoredRun, method: str, preference: Weights, among: Sequence[Space], *, refined: bool
+    run: StoredRun,
+    among: Sequence[Space],
+    record: Mapping[str, Any],
+    *,
+    method: str,
+    preference: Weights,
+    member: int | None,
+    refined: bool,
 ) -> FrontPoint:
-    """What a finished run reached."""
-    record: dict[str, Any] = {**run.record, **_scored(run)}
+    """A model of a finished run, with the numbers of a record that says where it is."""
     metrics = {
         name.removeprefix(METRIC): float(value)
         for name, value in record.items()
         if name.startswith(METRIC)
     }
-    values = {space.name: _values(record, space) for space in among}
-    return FrontPoint(method, run.config.seed, preference, refined, run.path, values, metrics, {})
+    return FrontPoint(
+        method=method,
+        seed=run.config.seed,
+        preference=preference,
+        member=member,
+        refined=refined,
+        folder=run.path,
+        values={space.name: _values(record, space) for space in among},
+        metrics=metrics,
+        dominated={},
+    )
+
+
+def recorded(run: StoredRun) -> dict[str, Any]:
+    """What a run measured of its model at its end."""
+    scores = {} if run.scores.is_empty() else run.scores.row(-1, named=True)
+    return {**run.record, **scores}
 
 
 def _values(record: Mapping[str, Any], space: Space) -> tuple[float, ...]:
@@ -155,8 +181,8 @@ def judged(points: Sequence[FrontPoint], among: Sequence[Space]) -> tuple[FrontP
     for own in _fronts(points):
         for space in among:
             finite = [p for p in own if all(map(math.isfinite, p.values[space.name]))]
-            on = fronts.nondominated(lowered(finite, space)) if finite else []
-            best = {id(p) for p, kept in zip(finite, on, strict=True) if kept}
+            kept = fronts.nondominated(lowered(finite, space))
+            best = {id(p) for p, on in zip(finite, kept, strict=True) if on}
             for p in own:
                 marks[id(p)][space.name] = id(p) not in best
     return tuple(replace(p, dominated=marks[id(p)]) for p in points)
@@ -190,8 +216,3 @@ def _fronts(points: Sequence[FrontPoint]) -> Iterator[list[FrontPoint]]:
     for p in points:
         groups.setdefault((p.method, p.seed), []).append(p)
     yield from groups.values()
-
-
-def _scored(run: StoredRun) -> dict[str, Any]:
-    """The last scores of a run, on validation data."""
-    return {} if run.scores.is_empty() else run.scores.row(-1, named=True)

@@ -10,14 +10,19 @@ import polars
 
 from trimol.runs import study as results
 from trimol.runs._environment import environment
-from trimol.runs._front_points import INDICATORS, LOSSES, Front, FrontPoint
+from trimol.runs._front_points import (
+    DIFFERENCE,
+    INDICATORS,
+    KIND,
+    KNOWN,
+    LOSSES,
+    POINTS,
+    Front,
+    FrontPoint,
+)
 from trimol.runs.comparison import Difference, judged_together
 from trimol.runs.statistics import Paired, interval
 from trimol.runs.study import Row, Study, row
-
-POINTS, KNOWN = "points", "known"  # the tables' names
-KIND = "front"  # the first word of the study's name
-DIFFERENCE = "hypervolume difference"
 
 
 def front_study(front: Front, folder: Path, command: str = "") -> Study:
@@ -94,6 +99,7 @@ def as_plain(p: FrontPoint, front: Front) -> dict[str, Any]:
         "seed": p.seed,
         "point": place(p, front),
         "weights": list(p.preference),
+        "member": p.member,
         "refined": p.refined,
         **{s.name: _finite(dict(zip(s.axes, p.values[s.name], strict=True))) for s in front.spaces},
         "metrics": _finite(p.metrics),
@@ -104,8 +110,8 @@ def as_plain(p: FrontPoint, front: Front) -> dict[str, Any]:
 
 def place(p: FrontPoint, front: Front) -> int:
     """The number of a point among those of its method, the same for every seed, from 1."""
-    order = dict.fromkeys(other.preference for other in front.of(p.method))
-    return [*order].index(p.preference) + 1
+    order = dict.fromkeys((other.preference, other.member) for other in front.of(p.method))
+    return [*order].index((p.preference, p.member)) + 1
 
 
 def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
@@ -113,14 +119,15 @@ def _finite(values: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def _listed(p: FrontPoint, front: Front, folder: Path) -> dict[str, Any]:
-    """A point as a row of a table."""
+    """A point as a row of a table; where no preference was asked for, its weights are NaN."""
+    axes = front.spaces[0].axes
     return {
         "method": p.method,
         "seed": p.seed,
         "point": place(p, front),
         "refined": p.refined,
         "folder": relpath(p.folder, folder),
-        **_columns("weight", front.spaces[0].axes, p.preference),
+        **_columns("weight", axes, p.preference or (math.nan,) * len(axes)),
         **{
             name: value
             for space in front.spaces

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import combinations
 from typing import Any
 
@@ -263,7 +263,7 @@ def _geometry(
     own = torch.eye(len(names)).double()
     norms = [found.norm(each) for each in own]
     # The noise of a batch goes with one over its samples.
-    noise = found.variance * sizes.mean(0) / setting.batch_counts()
+    factors = (sizes.mean(0) / setting.batch_counts()).tolist()
     short, *_, long = sorted(range(len(names)), key=lambda m: norms[m].value)
     opt, conflict = _errors(clusters, params, weights, scale)
     return Geometry(
@@ -271,8 +271,8 @@ def _geometry(
         cosines={(names[i], names[j]): found.cosine(own[i], own[j]) for i, j in pairs},
         along={name: found.cosine(own[m], weights) for m, name in enumerate(names)},
         noise={
-            name: _over(float(part), norm)
-            for name, part, norm in zip(names, noise, norms, strict=True)
+            name: _times(found.noise(m), factor)
+            for m, (name, factor) in enumerate(zip(names, factors, strict=True))
         },
         ratio=_ratio(found, norms[long], norms[short], long, short),
         longest=names[long],
@@ -293,14 +293,9 @@ def _errors(
     return from_clusters(clusters, params, weights, CONFIDENCE)
 
 
-def _over(noise: float, norm: Bracket) -> Bracket:
-    """A variance over a squared norm, as far as that is known not to be zero."""
-    if noise == 0:
-        return Bracket(0.0, 0.0, 0.0, 0.0)
-    value, low, high = (
-        noise / x**2 if x > 0 else math.inf for x in (norm.value, norm.high, norm.low)
-    )
-    return Bracket(value, math.nan, low, high)
+def _times(bracket: Bracket, factor: float) -> Bracket:
+    value, error, low, high = (getattr(bracket, f.name) * factor for f in fields(bracket))
+    return Bracket(value, error, low, high)
 
 
 def _ratio(found: Spread, longest: Bracket, shortest: Bracket, long: int, short: int) -> Bracket:

@@ -79,7 +79,7 @@ def execute_all(
     if left and where is not None:
         from trimol.runs._ray import execute_on
 
-        done |= execute_on(where, left, watch, cpus=jobs or cores(), most=jobs)
+        done |= execute_on(where, left, watch, cpus=max(jobs or 1, cores()), most=jobs)
         left = []
     while left:
         if min(many, len(left)) > 1:

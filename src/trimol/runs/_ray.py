@@ -30,7 +30,7 @@ from trimol._failures import RunError
 from trimol._version import __version__
 from trimol.runs import store
 from trimol.runs._board import Board
-from trimol.runs._cluster import connected
+from trimol.runs._cluster import connect
 from trimol.runs._journal import Watch
 from trimol.runs._lock import FILE as LOCK
 from trimol.runs._lock import InUse
@@ -59,14 +59,15 @@ def execute_on(
     """Execute units on a cluster; those runs that diverged, by their folders.
 
     Args:
-        on: Which cluster (`connected`).
+        on: Which cluster (`connect`).
         units: What to execute.
         watch: Told of steps, now and then, and of records.
         cpus: How many a cluster has that is started for this.
         most: How many at a time; None for as many as there are CPUs.
     """
     folders = {folder.absolute(): folder for unit in units for folder in unit.folders}
-    with connected(on, cpus) as ray, _mark(next(iter(folders)).parent) as mark:
+    ray = connect(on, cpus)
+    with _mark(next(iter(folders)).parent) as mark:
         terms = Terms.here([mark, *_task_files(units)])
         launch = _Launch(ray, [_absolute(unit) for unit in units], terms, watch, most or IN_FLIGHT)
         return {folders[folder]: error for folder, error in launch.run().items()}

@@ -6,7 +6,8 @@ optimizer's steps. Each number has bounds, and counts only as far as these go. A
 - two losses *oppose* each other if the cosine of their gradients is at most −`SLIGHT`, and certain
   to be below 0;
 - the model is *on the front* (Pareto stationary) if gradients oppose each other and nearly cancel,
-  :math:`R_{opt} \le` `CANCEL` :math:`\cdot \sum_m \lambda^*_m \|\nabla f_m\|`, or if all are zero;
+  :math:`R_{opt} \le` `CANCEL` :math:`\cdot \sum_m \lambda^*_m \|\nabla f_m\|`, in the optimizer's
+  metric or without, or if all are zero;
 - one loss *drowns* another if its gradient is certain to be `DROWNS` times as long, and the other
   does not fall along with it (their cosine is certain to be below `ALIGNED`).
 
@@ -14,12 +15,13 @@ The first that holds (several moments at the same step count as one, by their me
 
 1. ``scales``: at half of the moments off the front or more the same loss drowns another, and
    wherever losses oppose each other there, its gradient is the longest. Fixed weights mend that.
-2. ``direction``: losses oppose each other off the front: a direction that lowers all losses exists,
-   and plain training need not take it. Or at least `RAISED` of the steps lower one loss of the
-   training data and raise another for certain, and noise is not why: the conflict is between the
-   moments.
+2. ``direction``: losses oppose each other for certain off the front (R_opt is certain to be above
+   0): a direction that lowers all losses exists, and plain training need not take it. Or at least
+   `RAISED` of the steps lower one loss of the training data and raise another for certain, and
+   noise is not why: the conflict is between the moments.
 3. ``stationary``: the model came to the front. No direction lowers all losses; what is left is a
-   choice between them, which weights make.
+   choice between them, which weights make. (Losses that oppose each other where it cannot be told
+   whether that is on the front are a matter of direction, if there is nothing more certain.)
 4. ``noise``: at half of the moments the noise of a batch is at least `NOISY` times the squared
    length of a gradient, and whether losses oppose each other cannot be told, or at least `RAISED`
    of the steps raise some loss of the training data for certain.
@@ -121,7 +123,8 @@ def judge(moments: Sequence[Moment], raised: Shares) -> tuple[Regime, str]:
     """
     facts = [_facts(moment) for moment in moments]
     off = [each for each in facts if not each.front]
-    conflicts = [each for each in off if each.opposed]
+    unclear = [each for each in off if each.opposed]
+    conflicts = [each for each in unclear if each.geometry.opt.low > 0]
     drowner = _drowner(off, conflicts)
     if drowner:
         return "scales", _said_of_scales(drowner, off)
@@ -129,6 +132,8 @@ def judge(moments: Sequence[Moment], raised: Shares) -> tuple[Regime, str]:
         return "direction", _said_of_conflict(conflicts, facts)
     if len(off) < len(facts):
         return "stationary", _said_of_front(facts)
+    if unclear:
+        return "direction", _said_of_conflict(unclear, facts)
     noisy = _share(facts, _noisy) >= HALF
     if noisy and (_share(facts, _hidden) >= HALF or raised.full >= RAISED):
         return "noise", _said_of_noise(facts, raised)
@@ -160,18 +165,26 @@ def _noisy(facts: Facts) -> bool:
 
 def _facts(moment: Moment) -> Facts:
     found = moment.stepped
-    worst = found.worst
-    cosine = found.cosines[worst]
-    opposed = worst if cosine.high < 0 and cosine.value <= -SLIGHT else None
-    return Facts(moment, opposed, _front(found, opposed), _drowned(found))
+    return Facts(
+        moment,
+        opposed=_opposed(found),
+        # No metric makes a point stationary that is not: the one that tells is enough.
+        front=_front(found) or _front(moment.plain),
+        drowned=_drowned(found),
+    )
 
 
-def _front(found: Geometry, opposed: tuple[str, str] | None) -> str:
+def _opposed(found: Geometry) -> tuple[str, str] | None:
+    cosine = found.cosines[found.worst]
+    return found.worst if cosine.high < 0 and cosine.value <= -SLIGHT else None
+
+
+def _front(found: Geometry) -> str:
     """Why the model is on the front."""
     if not any(norm.high for norm in found.norms.values()):
         return "all gradients are zero"
     lengths = sum(share * found.norms[name].value for name, share in found.min_norm.items())
-    if not opposed or found.opt.value > CANCEL * lengths:
+    if not _opposed(found) or found.opt.value > CANCEL * lengths:
         return ""
     return f"the gradients cancel, to {percent(found.opt.value / lengths)} of their length"
 
@@ -212,10 +225,11 @@ def _said_of_conflict(conflicts: Sequence[Facts], facts: Sequence[Facts]) -> str
     worst = min(conflicts, key=lambda each: each.geometry.cosines[each.geometry.worst].high)
     found = worst.geometry
     first, second = found.worst
+    exists = "exists" if found.opt.low > 0 else "may exist"
     text = (
         f"the gradients of {first!r} and {second!r} oppose each other: cosine "
         f"{_bounded(found.cosines[found.worst])} at {worst.moment.name}, where a direction that "
-        f"lowers all losses exists (R_opt {_bounded(found.opt)})"
+        f"lowers all losses {exists} (R_opt {_bounded(found.opt)})"
     )
     return _late(facts, text)
 

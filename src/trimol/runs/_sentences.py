@@ -123,11 +123,10 @@ def _why(verdict: Verdict, tried: "Trial") -> str:
     own = verdict.of(method, "samples")
     parts = [_listed([change(gain) for gain in _largest(own) if gain.better])]
     lost = [change(gain) for gain in own if gain.worse]
-    parts.append(
-        f"for {_listed(lost)}, and the hypervolume it reaches is larger"
-        if lost
-        else "nothing lost elsewhere"
-    )
+    if lost:
+        parts.append(f"for {_listed(lost)}, and the hypervolume it reaches is larger")
+    elif len(own) > 1:
+        parts.append("nothing lost elsewhere")
     cost = f"a step costs {tried.costs[method]:.2g} times as much"
     timed = [change(gain) for gain in _largest(verdict.of(method, "time")) if gain.better]
     return f"{', '.join(parts)}; {cost}" + (f", at equal time {_listed(timed)}" if timed else "")

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from trimol._failures import BadValue
 
+# How the columns of the table of trials begin.
+SETTING, GOAL = "setting/", "goal/"
 Kind = Literal["lin", "log", "int"]
 Point = dict[str, Any]
 _RANGE = re.compile(r"(lin|log|int):([^:]+?)\.\.([^:]+?)(?::([^:]+))?")
@@ -119,7 +121,7 @@ def space(given: Any) -> Space:
 def values(own: Space, objectives: int) -> list[Any] | None:
     """All values of a space in their order; None if they cannot be counted.
 
-    >>> values(Range(0.01, 1, "log", 3), 2), values(Simplex(2), 2)
+    >>> values(Range(0.01, 1.0, "log", 3), 2), values(Simplex(2), 2)
     ([0.01, 0.1, 1.0], [[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]])
     """
     if isinstance(own, Choice):

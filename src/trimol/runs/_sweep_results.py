@@ -14,12 +14,10 @@ from trimol.maths.fronts import nondominated
 from trimol.runs import _spaces as spaces
 from trimol.runs._environment import environment
 from trimol.runs._judging import gains
-from trimol.runs._spaces import Point, Range
+from trimol.runs._spaces import GOAL, SETTING, Point, Range
 from trimol.runs._trials import SweepPlan, Trial, flat_goals
 from trimol.runs.study import Row, Study, row
 
-# How the columns of the table of trials begin.
-SETTING, GOAL = "setting/", "goal/"
 SEEDS = 5  # of the comparison that is proposed
 
 
@@ -75,7 +73,7 @@ def study(found: Sweep) -> Study:
         name=f"sweep {made}",
         title=f"Settings of {', '.join(found.plan.methods)} on {made}, tried on validation data",
         rows=_rows(found),
-        notes=notes(found),
+        notes=[*_best(found), *notes(found)],
         tables={"trials": trials(found), "axes": axes(found)},
         command=command(found.plan),
         environment=environment(),
@@ -195,6 +193,13 @@ def best_of(found: Sweep) -> dict[str, Any]:
         }
         for method, trial in found.best.items()
     }
+
+
+def _best(found: Sweep) -> list[str]:
+    return [
+        f"Best of {method}, trial {own['trial']}, score {own['score']:+.1f} %: {own['label']}"
+        for method, own in best_of(found).items()
+    ]
 
 
 def _rows(found: Sweep) -> list[Row]:

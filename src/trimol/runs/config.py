@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -31,7 +31,7 @@ from trimol._failures import BadValue
 from trimol.methods._registry import outline
 from trimol.tasks import Settings, Task, load
 from trimol.tasks import _answers as answers
-from trimol.tasks.loading import blaming, file_of, source
+from trimol.tasks.loading import blaming, source, with_path
 from trimol.training._optimizers import GIVEN, OptimizerName, named, needs_optimizer
 from trimol.training.loop import Schedule
 
@@ -154,7 +154,8 @@ class RunConfig(BaseModel):
         unused = {name for name in _LATER if not getattr(self, name)}
         decisive = self.model_dump(mode="json", exclude=_WITHOUT_EFFECT | unused)
         if self.source is not None:  # the file's content counts, not the folder it lies in
-            decisive["task"] = Path(self.task).name
+            decisive["task"] = with_path(self.task, lambda file: file.name)
+            decisive["task_options"] = _with_path(self.task_options, lambda file: file.name)
         text = json.dumps(decisive, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -214,14 +215,14 @@ def configure(
                 f"{where}{method} has no hyper-parameter {name!r}: it has "
                 f"{', '.join(known) or 'none'}"
             )
-    file = file_of(task)
+    own = dict(task_options or {})
     return checked(
-        task=task if file is None else str(file.resolve()) + task.rpartition(".py")[2],
-        task_options=dict(task_options or {}),
+        task=with_path(task, Path.resolve),
+        task_options=_with_path(own, Path.resolve),
         method=method,
         hyperparameters=_in_order(method, chosen, made.objectives),
         lr=settings.lr if lr is None else lr,
-        source=source(task),
+        source=source(task, own),
         **others,
     )
 
@@ -269,6 +270,12 @@ def equal_steps(
     return sampler.steps_within(steps * sampler.budget(0))
 
 
+def _with_path(options: Mapping[str, Any], change: Callable[[Path], object]) -> dict[str, Any]:
+    """The options, with another path of the file of the task that a task is made around."""
+    of = options.get("of")
+    return {**options, "of": with_path(of, change)} if isinstance(of, str) else dict(options)
+
+
 def task_of(name: str, options: Mapping[str, Any] | None = None) -> Task:
     """The task, made once in a process for all runs of it.
 
@@ -277,7 +284,7 @@ def task_of(name: str, options: Mapping[str, Any] | None = None) -> Task:
     """
     content = json.dumps(dict(options or {}), sort_keys=True, default=repr)
     # Another content of the file, and another place of the data, is another task.
-    key = name, content, source(name), os.environ.get("TRIMOL_DATA")
+    key = name, content, source(name, options), os.environ.get("TRIMOL_DATA")
     _tasks[key] = _tasks.pop(key) if key in _tasks else load(name, options)
     if len(_tasks) > _TASKS_KEPT:
         del _tasks[next(iter(_tasks))]  # the one that was asked for longest ago

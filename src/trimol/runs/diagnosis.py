@@ -9,13 +9,14 @@ from typing import Any
 
 from torch import nn
 
-from trimol._failures import BadValue
 from trimol.methods._registry import BASELINE, TRIED
 from trimol.runs import _storage as files
+from trimol.runs._diagnosis_file import FILE
 from trimol.runs._execute import task_for
 from trimol.runs._journal import Progress
+from trimol.runs._moments import Moment
 from trimol.runs._sentences import advice, sentence
-from trimol.runs.look import Look, Moment, examine, look, revised
+from trimol.runs.look import Look, examine, look, revised
 from trimol.runs.store import StoredRun
 from trimol.runs.trial import Trial, TrialPlan, trial
 from trimol.runs.verdict import Gain
@@ -23,7 +24,6 @@ from trimol.tasks import _answers as answers
 from trimol.training._random import forked
 from trimol.training.loop import whereabouts
 
-FILE = "diagnosis.json"
 LOOKED = 20  # the look takes one step in so many of a run's
 FEWEST_STEPS = 20
 ENDS = 3  # final runs that are looked at
@@ -144,20 +144,6 @@ def diagnose(
     say("a look at the end of static weighting's runs")
     ends = [_end(run) for run in tried.runs[BASELINE][:ENDS]]
     return _kept(_diagnosed(revised(seen, ends) if ends else seen, tried), task, folder)
-
-
-def read(folder: Path | str) -> dict[str, Any]:
-    """What `diagnose` left in a folder.
-
-    Raises:
-        BadValue: Nothing that it would have written.
-    """
-    content = files.read_json(Path(folder) / FILE)
-    wanted = {"task": str, "regime": str, "use": str, "sentence": str, "evidence": dict}
-    for name, kind in wanted.items():
-        if not isinstance(content, dict) or not isinstance(content.get(name), kind):
-            raise BadValue(f"{Path(folder) / FILE} must have {name} ({kind.__name__})")
-    return dict(content)
 
 
 def _kept(found: Diagnosis, task: str, folder: Path | str) -> Diagnosis:

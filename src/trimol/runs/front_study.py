@@ -11,8 +11,9 @@ import numpy as np
 from trimol import methods
 from trimol._checks import simplex, whole_number
 from trimol._failures import BadValue
-from trimol.methods._registry import SPREADING, preferring
+from trimol.methods._registry import BASELINE, SPREADING, spreading
 from trimol.runs import store
+from trimol.runs._front_members import measured
 from trimol.runs._front_points import (
     GOALS,
     TRAIN,
@@ -24,6 +25,7 @@ from trimol.runs._front_points import (
     judged,
     lowered,
     point,
+    recorded,
     spaces,
 )
 from trimol.runs._front_tables import save_front
@@ -37,6 +39,7 @@ from trimol.runs.config import RunConfig, configure, equal_steps, steps_per_epoc
 from trimol.runs.store import StoredRun
 from trimol.tasks import Task
 from trimol.tasks import _answers as answers
+from trimol.tasks._catalogue import CONDITIONED, POPULATION
 from trimol.tasks.loading import blaming
 from trimol.training import Diverged
 
@@ -81,8 +84,10 @@ def front(
 
     Args:
         task: A task's name, or ``path/to/file.py:Class``.
-        by: Methods that take a preference (`trimol.methods.Method.prefers`), by name, or `Variant`
-            for settings of one.
+        by: Methods that say which hyper-parameter takes a preference (``prefers`` of
+            `trimol.methods.Method`), or how many models they train at once (``spreads``), by name,
+            or `Variant` for settings of one; or ``"conditioned"``: one model that is told the
+            preference (:mod:`trimol.tasks.conditioned`).
         folder: Where the runs are stored.
         steps: Steps of each run.
         points: How many preferences, spread evenly on the simplex; or the preferences.
@@ -118,7 +123,7 @@ def front(
         [[0.0, 0.9], [0.6, 0.6], [0.9, 0.0]]
     """
     made = task_of(task, task_options)
-    compared = _checked(by, hyperparameters or {})
+    ways = _ways(by, hyperparameters or {})
     asked = _preferences(points, made)
     given_reference = _reference(reference, made)
     refine = whole_number("refine", refine, least=0)
@@ -132,33 +137,60 @@ def front(
         scored=validated,
         settings={
             "task": task,
-            "task_options": task_options,
+            "task_options": dict(task_options or {}),
             "batch_size": batch_size,
             "optimizer": optimizer,
             "precision": precision,
             "checkpoint_every": max(1, steps // CHECKPOINTS),
         },
+        points=len(asked),
         own={"hyperparameters": hyperparameters, "lr": lr, "schedule": schedule},
         execution={"jobs": jobs, "on": on, "together": together, "retry": retry, "say": say},
         watch=watch,
     )
     among = spaces(made, validation=validated)
-    trials = runner.run([(variant, preference) for variant in compared for preference in asked])
+    trials = runner.run([(way, aim) for way in ways for aim in way.aims(asked)])
     while refine:
-        more = _thin(trials, compared, among, min(AT_ONCE, refine))
+        more = _thin(trials, ways, among, min(AT_ONCE, refine))
         trials += runner.run(more, refined=True)
         refine = refine - AT_ONCE if more and refine > AT_ONCE else 0
-    found = _front(task, compared, runner.seeds, trials, among, given_reference, made)
+    found = _front(task, ways, runner.seeds, trials, among, given_reference, made)
     save_front(found, runner.folder, command)
     return found
 
 
 @dataclass(frozen=True)
-class _Trial:
-    """A preference of a method, with one seed, and what came of it."""
+class _Aim:
+    """Which point of a front is meant: by a preference, or by its number among several models."""
 
-    label: str
     preference: Weights
+    member: int | None = None
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A method that makes a front, and the task around the given one that it is trained on."""
+
+    variant: Variant
+    around: str | None = None
+
+    @property
+    def label(self) -> str:
+        return self.variant.label
+
+    def aims(self, preferences: Sequence[Weights]) -> list[_Aim]:
+        """The points for some preferences; several models at once find their own places."""
+        if self.around == POPULATION:
+            return [_Aim((), member) for member in range(len(preferences))]
+        return [_Aim(preference) for preference in preferences]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A point of a method, with one seed, and what came of its run."""
+
+    way: _Way
+    aim: _Aim
     refined: bool
     config: RunConfig
     result: StoredRun | Diverged
@@ -166,53 +198,64 @@ class _Trial:
 
 @dataclass(frozen=True)
 class _Runner:
-    """Makes and executes the runs of preferences."""
+    """Makes and executes the runs of points."""
 
     folder: Path
     seeds: int
     steps: int
+    points: int
     scored: bool  # whether there are validation data to look at in the end
     settings: Mapping[str, Any]  # of all runs
     own: Mapping[str, Any]  # what a method may have of its own
     execution: Mapping[str, Any]
     watch: Watch | None
 
-    def run(
-        self, wanted: Sequence[tuple[Variant, Weights]], *, refined: bool = False
-    ) -> list[_Trial]:
-        """Execute the runs of some preferences of methods, for every seed."""
+    def run(self, wanted: Sequence[tuple[_Way, _Aim]], *, refined: bool = False) -> list[_Trial]:
+        """Execute the runs of some points, for every seed."""
         asked = [
-            (variant, preference, self._config(variant, preference, seed))
+            (way, aim, self._config(way, aim, seed))
             for seed in range(self.seeds)
-            for variant, preference in wanted
+            for way, aim in wanted
         ]
         jobs = [(config, self.folder / folder_name(config)) for _, _, config in asked]
         self._tell(jobs)
         executed = execute_all(jobs, watch=self.watch, **self.execution)
         return [
-            _Trial(variant.label, preference, refined, config, result)
-            for (variant, preference, config), result in zip(asked, executed, strict=True)
+            _Trial(way, aim, refined, config, result)
+            for (way, aim, config), result in zip(asked, executed, strict=True)
         ]
 
-    def _config(self, variant: Variant, preference: Weights, seed: int) -> RunConfig:
-        name, own = variant.method, self.own
-        steer = methods.get(name).prefers
-        assert steer is not None  # `_checked` has looked
+    def _config(self, way: _Way, aim: _Aim, seed: int) -> RunConfig:
+        variant, own = way.variant, self.own
+        name, settings = variant.method, self._placed(way.around)
         common = (own["hyperparameters"] or {}).get(name, {})
-        settings = self.settings
-        steps = equal_steps(
-            settings["task"], name, self.steps, settings["batch_size"], settings["task_options"]
-        )
+        steer = methods.get(name).prefers
+        alone = way.around is None and steer is not None
+        told = {steer: list(aim.preference)} if alone and steer else {}
+        size, options = settings["batch_size"], settings["task_options"]
+        steps = equal_steps(settings["task"], name, self.steps, size, options)
         return configure(
             method=name,
-            hyperparameters={**common, **variant.hyperparameters, steer: list(preference)},
+            hyperparameters={**common, **variant.hyperparameters, **told},
             lr=first_given(variant.lr, own["lr"], name),
             schedule=first_given(variant.schedule, own["schedule"], name),
             steps=steps,
             seed=seed,
-            score_every=steps if self.scored else 0,
+            score_every=steps if self.scored and alone else 0,
             **settings,
         )
+
+    def _placed(self, around: str | None) -> dict[str, Any]:
+        """The settings of all runs, on a task around the given one if need be."""
+        if around is None:
+            return dict(self.settings)
+        task, options = self.settings["task"], self.settings["task_options"]
+        several = {"points": self.points} if around == POPULATION else {}
+        return {
+            **self.settings,
+            "task": around,
+            "task_options": {"of": task, **several, **options},
+        }
 
     def _tell(self, jobs: Sequence[tuple[RunConfig, Path]]) -> None:
         """Of the runs that are there already."""
@@ -222,33 +265,47 @@ class _Runner:
 
 
 def _thin(
-    trials: Sequence[_Trial], by: Sequence[Variant], among: Sequence[Space], count: int
-) -> list[tuple[Variant, Weights]]:
+    trials: Sequence[_Trial], ways: Sequence[_Way], among: Sequence[Space], count: int
+) -> list[tuple[_Way, _Aim]]:
     """Where the fronts of methods are thin, by the means over seeds of the training losses."""
     (train,) = (space for space in among if space.name == TRAIN)
     found = []
-    for variant in by:
+    for way in ways:
         reached: dict[Weights, list[FrontPoint]] = {}
-        for p in _points([t for t in trials if t.label == variant.label], among):
-            if all(map(math.isfinite, p.values[TRAIN])):
+        for p in _points([t for t in trials if t.way == way], among):
+            if p.preference and all(map(math.isfinite, p.values[TRAIN])):
                 reached.setdefault(p.preference, []).append(p)
         means = [lowered(own, train).mean(0) for own in reached.values()]
         if len(means) > 1:
-            found += [(variant, new) for new in thin([*reached], np.array(means), count)]
+            found += [(way, _Aim(new)) for new in thin([*reached], np.array(means), count)]
     return found
 
 
 def _points(trials: Sequence[_Trial], among: Sequence[Space]) -> list[FrontPoint]:
     return [
-        point(trial.result, trial.label, trial.preference, among, refined=trial.refined)
+        point(
+            trial.result,
+            among,
+            _record(trial.result, trial),
+            method=trial.way.label,
+            preference=trial.aim.preference,
+            member=trial.aim.member,
+            refined=trial.refined,
+        )
         for trial in trials
         if isinstance(trial.result, StoredRun)
     ]
 
 
+def _record(run: StoredRun, trial: _Trial) -> dict[str, Any]:
+    if trial.way.around is None:
+        return recorded(run)
+    return measured(run, trial.aim.preference, trial.aim.member)
+
+
 def _front(
     task: str,
-    by: Sequence[Variant],
+    ways: Sequence[_Way],
     seeds: int,
     trials: Sequence[_Trial],
     among: Sequence[Space],
@@ -268,7 +325,7 @@ def _front(
     }
     return Front(
         task=task,
-        methods=tuple(variant.label for variant in by),
+        methods=tuple(way.label for way in ways),
         seeds=seeds,
         spaces=tuple(among),
         points=points,
@@ -289,24 +346,28 @@ def _known(made: Task, task: str, among: Sequence[Space]) -> dict[str, Array]:
     with blaming(task):
         data = answers.data(made)
         samples = {s.name: getattr(data, s.name) for s in among if s.name != GOALS}
-        found = {name: answers.front(made, batch, KNOWN) for name, batch in samples.items()}
+        found = {name: answers.true_front(made, batch, KNOWN) for name, batch in samples.items()}
     return {name: at.double().cpu().numpy() for name, at in found.items() if at is not None}
 
 
-def _checked(by: Sequence[str | Variant], common: Mapping[str, Mapping[str, Any]]) -> list[Variant]:
-    """The methods; each takes a preference, and none is given one."""
-    checked = variants(by)
-    for variant in checked:
-        name = variant.method
-        steer = methods.get(name).prefers
-        if steer is None:
-            raise BadValue(
-                f"by must be methods that take a preference, {', '.join(preferring())}, found "
-                f"{name!r}"
-            )
-        if steer in {**common.get(name, {}), **variant.hyperparameters}:
-            raise BadValue(f"{name}: {steer} takes the preferences of the points: do not set it")
-    return checked
+def _ways(by: Sequence[str | Variant], common: Mapping[str, Mapping[str, Any]]) -> list[_Way]:
+    """How fronts are made; no method may be given what says which point is meant."""
+    made = variants(Variant(BASELINE, name) if name == CONDITIONED else name for name in by)
+    return [_Way(v, CONDITIONED) if v.label == CONDITIONED else _way(v, common) for v in made]
+
+
+def _way(variant: Variant, common: Mapping[str, Mapping[str, Any]]) -> _Way:
+    name = variant.method
+    method = methods.get(name)
+    steer = method.prefers or method.spreads
+    if steer is None:
+        raise BadValue(
+            f"by must be of {', '.join([*spreading(), CONDITIONED])}, which make a front, found "
+            f"{name!r}"
+        )
+    if steer in {**common.get(name, {}), **variant.hyperparameters}:
+        raise BadValue(f"{name}: {steer} says which points of the front are meant: do not set it")
+    return _Way(variant, POPULATION if method.prefers is None else None)
 
 
 def _preferences(points: int | Sequence[Sequence[float]], made: Task) -> list[Weights]:

@@ -233,7 +233,8 @@ def _setting(
 ) -> Setting:
     given = checked_weights([1.0] * len(task.objectives) if weights is None else weights)
     assert given is not None
-    return Setting(task, data, given, batch_size, batches, seed)
+    count = whole_number("batches", batches, least=1)
+    return Setting(task, data, given, whole_number("batch_size", batch_size, least=1), count, seed)
 
 
 def _places(steps: int, looks: int) -> list[int]:

@@ -37,8 +37,9 @@ def sweep(
     Args:
         plan: What is searched.
         folder: Where the runs are stored.
-        jobs: How many runs at a time (`execute_all`). TPE asks for as many trials of each method before it learns
-            from them, so another number finds other trials; a search that was begun keeps its own.
+        jobs: How many runs at a time (`execute_all`). TPE asks for as many trials of each method
+            before it learns from them, so another number finds other trials; a search that was
+            begun keeps its own.
         on: A Ray cluster to run them on (`execute_all`).
         watch: Called with a run's configuration, its steps done and its record or None.
         told: Called with trials that came to an end, in their order.

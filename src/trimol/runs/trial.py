@@ -119,7 +119,7 @@ class Trial:
         verdict: What the rule says.
         ways: The metrics that were judged by, and which way is better.
         settings: What was chosen, by contender.
-        tuning: One row per setting that was tried, as in `trimol.runs.Outcome.tuning`.
+        tuning: One row per setting that was tried, as in the ``tuning`` of `trimol.runs.Outcome`.
         costs: How long a step of each contender takes, in steps of the baseline.
         steps: The steps of each contender at equal time.
         runs: The final runs at equal samples, by contender.
@@ -195,7 +195,7 @@ class _Work:
     ) -> None:
         self.plan, self.path, self.stage = plan, folder, stage
         task = task_of(plan.task, plan.options)
-        self.ways = ways_of_task(task)
+        self.ways = _ways_of_task(task)
         self.held_out = held_out(task)
         count = plan.trials or usual_trials(len(task.objectives))
         self.series = {name: self._series(name, task, count) for name in plan.contenders}
@@ -357,14 +357,14 @@ class _Work:
 
     def _scores(self, runs: Sequence[StoredRun | Diverged]) -> list[float]:
         """One number a seed, larger for the better: the mean of all metrics, each in its scale."""
-        values = [validated(run, self.ways) for run in runs if isinstance(run, StoredRun)]
+        values = [_validated(run, self.ways) for run in runs if isinstance(run, StoredRun)]
         columns = {metric: [own[metric] for own in values] for metric in self.ways}
         return standing(columns, self.ways, self.scales)
 
     def _scales(self) -> dict[str, float]:
         """The sizes of the metrics: of the middle one of the baseline's first trials."""
         values = [
-            validated(run, self.ways)
+            _validated(run, self.ways)
             for runs in self.tried[BASELINE].values()
             if not _failure(runs, self.ways)
             for run in runs
@@ -453,7 +453,7 @@ class _Work:
     def _points(self, name: str) -> list[list[dict[str, float]]]:
         """Every setting's metrics on validation data, seed by seed; those that came to an end."""
         return [
-            [validated(run, self.ways) for run in runs if isinstance(run, StoredRun)]
+            [_validated(run, self.ways) for run in runs if isinstance(run, StoredRun)]
             for runs in self.tried[name].values()
             if not _failure(runs, self.ways)
         ]
@@ -487,7 +487,7 @@ class _Work:
         }
 
 
-def ways_of_task(task: Task) -> Ways:
+def _ways_of_task(task: Task) -> Ways:
     """What a task is judged by: its goals' metrics, else its losses; and which way is better."""
     named = {metric: way for metrics in task.goals.values() for metric, way in metrics.items()}
     return named or dict.fromkeys(task.objectives, "lower")
@@ -512,7 +512,7 @@ def held_out(task: Task) -> int:
     return samples // HELD_OUT
 
 
-def validated(run: StoredRun, ways: Ways) -> dict[str, float]:
+def _validated(run: StoredRun, ways: Ways) -> dict[str, float]:
     """A run's metrics (or losses) on validation data."""
     record = run.record
     found = {m: record.get(f"validation/{m}", record.get(f"validation_loss/{m}")) for m in ways}
@@ -531,7 +531,7 @@ def _failure(runs: Sequence[StoredRun | Diverged], ways: Ways) -> str:
     for run in runs:
         if isinstance(run, Diverged):
             return str(run)
-        for metric, value in validated(run, ways).items():
+        for metric, value in _validated(run, ways).items():
             if not math.isfinite(value):
                 return f"{metric} on validation data became NaN or infinite"
     return ""

@@ -141,17 +141,17 @@ def representation(task: Task, module: nn.Module) -> nn.Module | None:
     return found
 
 
-def front(task: Task, batch: Batch, points: int) -> Tensor | None:
+def true_front(task: Task, batch: Batch, points: int) -> Tensor | None:
     """Points of the true front of some samples; None if it is not known."""
-    found = _asked(task, "front", batch, points)
+    found = _asked(task, "true_front", batch, points)
     if found is None:
         return None
     wanted = len(task.objectives)
     if not isinstance(found, Tensor) or found.dim() != 2 or found.shape[1] != wanted:
         kind = f"one of shape {tuple(found.shape)}" if isinstance(found, Tensor) else _kind(found)
-        raise _wrong(task, "front", f"must return a tensor of {wanted} columns, found {kind}")
+        raise _wrong(task, "true_front", f"must return a tensor of {wanted} columns, found {kind}")
     if found.is_complex() or not len(found) or not found.isfinite().all():
-        raise _wrong(task, "front", "must return at least one point of finite numbers")
+        raise _wrong(task, "true_front", "must return at least one point of finite numbers")
     return found.detach()
 
 

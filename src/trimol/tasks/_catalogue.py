@@ -13,7 +13,11 @@ _BUILT_IN = {
     "digits": "trimol.tasks.digits:Digits",
     "quadratic": "trimol.tasks.quadratic:Quadratic",
     "concave": "trimol.tasks.concave:Concave",
+    "population": "trimol.tasks.population:Population",
+    "conditioned": "trimol.tasks.conditioned:Conditioned",
 }
+# Tasks around another one: several models of it at once, and one that is told a preference.
+POPULATION, CONDITIONED = "population", "conditioned"
 
 
 def names() -> list[str]:

@@ -29,7 +29,7 @@ class Concave(Formula):
 
     Example:
         >>> task = Concave(dimension=2)
-        >>> front = task.front(task.data().train, points=3)
+        >>> front = task.true_front(task.data().train, points=3)
         >>> front.round(decimals=3).tolist()
         [[0.0, 0.982], [0.632, 0.632], [0.982, 0.0]]
 
@@ -67,7 +67,7 @@ class Concave(Formula):
         apart = x[..., None, :] - self.centres
         return 2 * apart * torch.exp(-apart.square().sum(-1, keepdim=True))
 
-    def front(self, batch: Batch, points: int) -> Tensor:
+    def true_front(self, batch: Batch, points: int) -> Tensor:
         """F along the segment from c to −c."""
         along = torch.linspace(1, -1, points, dtype=torch.float64)
         return self.values(along[:, None] * self.centres[0], batch[0])

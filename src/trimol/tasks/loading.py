@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -17,6 +17,7 @@ from trimol._files import from_here
 from trimol.tasks._catalogue import get, names, outline
 
 if TYPE_CHECKING:
+    from trimol._outline import Parameter
     from trimol.tasks.task import Task
 
 
@@ -74,12 +75,30 @@ def examine(name: str, options: Mapping[str, Any]) -> None:
     Traceback (most recent call last):
     trimol.tasks.loading.TaskError: digits has no option 'width': it has hidden, test, validation, seed
     """  # noqa: E501
+    known, all_known = known_options(name, options)
+    if all_known:
+        _check_given(name, options, {p.name: p.required for p in known.values()})
+
+
+def known_options(name: str, options: Mapping[str, Any]) -> "tuple[dict[str, Parameter], bool]":
+    """The options that are known of a task without an import, and whether that is all of them.
+
+    Those of a user's own task are not. A task around another one has that one's options, too.
+
+    >>> known, all_known = known_options("population", {"of": "digits"})
+    >>> list(known), all_known
+    (['of', 'points', 'hidden', 'test', 'validation', 'seed'], True)
+    """
     file = file_of(name)
     if file is not None:
         _text(file)
-        return
+        return {}, False
     _check_built_in(name)
-    _check_given(name, options, {p.name: p.required for p in outline(name).parameters})
+    known = {p.name: p for p in outline(name).parameters}
+    if not outline(name).takes_others:
+        return known, True
+    others, all_known = known_options(str(options.get("of", known["of"].default)), {})
+    return {**known, **{n: p for n, p in others.items() if n not in known}}, all_known
 
 
 def file_of(name: str) -> Path | None:
@@ -94,13 +113,25 @@ def file_of(name: str) -> Path | None:
     return None
 
 
-def source(name: str) -> str | None:
+def with_path(name: str, change: Callable[[Path], object]) -> str:
+    """The name of a task with another path of its file; a built-in one's as it is.
+
+    >>> with_path("my/tasks.py:Mine", lambda path: path.name)
+    'tasks.py:Mine'
+    """
+    file = file_of(name)
+    return name if file is None else f"{change(file)}{name.rpartition('.py')[2]}"
+
+
+def source(name: str, options: Mapping[str, Any] | None = None) -> str | None:
     """SHA-256 of a user's task file: a run's configuration holds it. None for a built-in task.
+
+    Of a task around another one, its option ``of``, it is the file of that one.
 
     >>> source("digits") is None
     True
     """
-    file = file_of(name)
+    file = file_of(name) or file_of(str((options or {}).get("of", "")))
     return None if file is None else hashlib.sha256(_text(file)).hexdigest()
 
 

@@ -158,7 +158,7 @@ class Quadratic(Formula):
         shape: Tensor = torch.linalg.solve(self.matrix, z)
         return along[:, None] * shape
 
-    def front(self, batch: Batch, points: int) -> Tensor:
+    def true_front(self, batch: Batch, points: int) -> Tensor:
         """F along the segment of the Pareto optimal points, at the samples' mean z."""
         mean = batch[0].mean(0)
         return self.values(self.pareto(mean, points), mean)

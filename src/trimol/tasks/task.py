@@ -220,7 +220,21 @@ class Task(ABC):
         """
         return None
 
-    def front(self, batch: Batch, points: int) -> Tensor | None:
+    def point(
+        self, model: nn.Module, preference: Sequence[float], member: int | None
+    ) -> tuple["Task", nn.Module]:
+        """One point of the front that a model holds, where it holds several: a task and its model.
+
+        By default the task itself and the model: there is one point.
+
+        Args:
+            model: A trained model of this task.
+            preference: Which point, on the simplex, for a model that is told it; else empty.
+            member: Which one of several models; None where there is one.
+        """
+        return self, model
+
+    def true_front(self, batch: Batch, points: int) -> Tensor | None:
         """The true Pareto front of these samples, points × M; None, the default: it is not known.
 
         For tasks with a known answer, which `trimol.runs.front` then holds its points against.

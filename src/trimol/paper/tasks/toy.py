@@ -192,7 +192,7 @@ class Toy(Formula):
         of_mean = self._least(z.double(), 0.0)
         return ToyAnswer(pareto[[0, -1]], of_mean, pareto, front)
 
-    def front(self, batch: Batch, points: int) -> Tensor:
+    def true_front(self, batch: Batch, points: int) -> Tensor:
         """F along the Pareto optimal points, at the samples' mean z."""
         return self.answer(batch[0].mean(0), points).front
 

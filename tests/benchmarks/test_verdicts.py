@@ -1,0 +1,129 @@
+"""The tasks with known answers, and the table that is made of them."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from trimol import tasks
+from trimol.runs import compare
+from trimol.runs._regimes import Regime
+from trimol.training import start, train
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def verdicts(load_script):
+    sys.path.insert(0, str(BENCHMARKS))  # as for a script
+    try:
+        return load_script("benchmarks/verdicts.py")
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+
+
+@pytest.fixture(scope="module")
+def answers(verdicts):
+    return verdicts.BY_NAME
+
+
+OWN = [
+    *("bowls", "valley", "concave", "triangle", "scaled"),
+    *("noise", "agreeing", "late", "collapse"),
+]
+
+
+def made(answers, name, **options):
+    return tasks.load(answers[name].task, options)
+
+
+def test_there_is_one_for_every_regime_and_verdict(answers):
+    assert len(answers) >= 10
+    told = {regime for answer in answers.values() for regime in answer.regimes}
+    assert told == set(Regime.__args__)
+    assert {answer.static for answer in answers.values()} == {True, False}
+    assert set(OWN) | {"digits", "mnist"} == set(answers)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_each_has_data_to_choose_on_and_a_goal(answers, name):
+    task, other = made(answers, name, seed=1), made(answers, name, seed=2)
+    data = task.data()
+    assert data.validation is not None
+    assert task.goals
+    assert "worst" in task.metrics(task.model(), data.test)
+    assert not torch.equal(data.train[0], other.data().train[0])
+    assert type(task).__doc__
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_the_mean_loss_of_every_data_set_is_the_formula(answers, name):
+    """So that nothing but the noise of mini-batches is random."""
+    task = made(answers, name, seed=1)
+    model, data = task.model(), task.data()
+    on = [task.losses(model, part) for part in (data.train, data.validation, data.test)]
+    torch.testing.assert_close(on[0], on[1])
+    torch.testing.assert_close(on[0], on[2])
+
+
+def worst(task, method, steps=150, lr=None, seed=0, **hyperparameters):
+    rate = task.settings["static"].lr if lr is None else lr
+    run = start(task, method, lr=rate, batch_size=16, seed=seed, hyperparameters=hyperparameters)
+    model = train(run, steps).model
+    with torch.no_grad():
+        return float(task.metrics(model, task.data().test)["worst"])
+
+
+def test_no_weighting_reaches_a_concave_front_and_a_method_does(answers):
+    task = made(answers, "concave")
+    weights = [[w, 1 - w] for w in (0.1, 0.3, 0.5, 0.7, 0.9)]
+    assert min(worst(task, "static", weights=each) for each in weights) > 0.9
+    assert worst(task, "stch") < 0.64
+
+
+def test_weights_undo_a_factor(answers):
+    task = made(answers, "scaled")
+    assert worst(task, "static") > 6
+    assert worst(task, "static", lr=0.1, weights=[1 / 31, 30 / 31]) < 2.1  # 2 is the least
+
+
+def test_min_norm_weights_collapse_and_equal_ones_do_not(answers):
+    task = made(answers, "collapse")
+    assert worst(task, "mgda") > 1.5
+    assert worst(task, "static") < 0.01
+
+
+@pytest.mark.parametrize("name", ["bowls", "late"])
+def test_equal_weights_are_the_best_there_is(answers, name):
+    task = made(answers, name)
+    best = {"bowls": 0.5, "late": 0.66}[name]
+    assert worst(task, "static", lr=0.1) < best * 1.03
+
+
+def test_they_train_together(answers, tmp_path):
+    task = answers["bowls"].task
+    given = {"seeds": 2, "steps": 5, "batch_size": 16, "task_options": {"seed": 3}}
+    both = compare(task, ["static", "stch"], folder=tmp_path, together=True, **given)
+    assert len(both.runs) == 2
+
+
+def test_what_was_asked_is_kept_and_counted(verdicts, answers, tmp_path, monkeypatch):
+    plan = verdicts.Plan(tmp_path, look_only=True)
+    first = verdicts.asked(plan, "collapse", 7)
+    assert first["regime"] in answers["collapse"].regimes
+    assert verdicts.right_regime(answers["collapse"], first)
+    assert not verdicts.right_regime(answers["collapse"], first | {"warnings": []})
+    monkeypatch.setattr(verdicts, "look", None)  # nothing is asked again
+    assert verdicts.asked(plan, "collapse", 7) == first
+    (row,) = verdicts.study(plan, ["collapse", "late"], [7, 8])["rows"]
+    assert (row["n"], row["regime_right"], row["tried"]) == (1, 1, 0)
+    assert json.dumps(row)
+
+
+def test_a_method_where_static_suffices_is_wrong(verdicts, answers):
+    assert verdicts.right_use(answers["bowls"], {"use": "static"})
+    assert not verdicts.right_use(answers["bowls"], {"use": "stch"})
+    assert verdicts.right_use(answers["concave"], {"use": "stch"})
+    assert not verdicts.right_use(answers["concave"], {"use": "static"})
