@@ -31,7 +31,7 @@ def sentence(tried: "Trial") -> str:
     verdict = tried.verdict
     if verdict.use == verdict.baseline:
         told = setting(tried.settings[verdict.baseline])
-        return f"Stay with {verdict.baseline} {told}: {_why_not(verdict, tried.costs)}."
+        return f"Stay with {verdict.baseline} {told}: {why_not(verdict, tried.costs)}."
     return f"Use {verdict.use} {setting(tried.settings[verdict.use])}: {_why(verdict, tried)}."
 
 
@@ -132,21 +132,25 @@ def _why(verdict: Verdict, tried: "Trial") -> str:
     return f"{', '.join(parts)}; {cost}" + (f", at equal time {_listed(timed)}" if timed else "")
 
 
-def _why_not(verdict: Verdict, costs: dict[str, float]) -> str:
-    parts = [_no_better(verdict)]
-    for method in verdict.methods:
-        at_samples, at_time = verdict.kind(method, "samples"), verdict.kind(method)
-        if at_samples == "wins" and at_time != "wins":
-            parts = [p for p in parts if not p.startswith("no method")]
-            parts.append(
-                f"{_won(verdict, method)} at equal samples, but not at equal time: a step costs "
-                f"{costs[method]:.2g} times as much"
-            )
-    if len(parts) == 1 and verdict.methods and any(g.n > 1 for g in verdict.gains):
-        best = max(verdict.methods, key=lambda name: _mean(verdict.of(name, "samples")))
-        which = "the best of them" if len(verdict.methods) > 1 else "it"
-        parts.append(f"{which} costs {costs[best]:.2g} times as much")
-    return "; ".join(parts)
+def why_not(verdict: Verdict, costs: dict[str, float]) -> str:
+    """Why to stay with the baseline."""
+    kinds = {method: verdict.kind(method, "samples") for method in verdict.methods}
+    told = [
+        f"{_won(verdict, method)} at equal samples, but not at equal time: a step costs "
+        f"{costs[method]:.2g} times as much"
+        for method, kind in kinds.items()
+        if kind == "wins"
+    ]
+    told += [_traded(verdict, method) for method, kind in kinds.items() if kind == "trades"]
+    return "; ".join(told or [_no_better(verdict), *_cost_of_the_best(verdict, costs)])
+
+
+def _cost_of_the_best(verdict: Verdict, costs: dict[str, float]) -> list[str]:
+    if not any(gain.n > 1 for gain in verdict.gains):
+        return []
+    best = max(verdict.methods, key=lambda name: _mean(verdict.of(name, "samples")))
+    which = "the best of them" if len(verdict.methods) > 1 else "it"
+    return [f"{which} costs {costs[best]:.2g} times as much"]
 
 
 def _no_better(verdict: Verdict) -> str:
@@ -156,17 +160,15 @@ def _no_better(verdict: Verdict) -> str:
         return "no method came to an end"
     if limit is None or limit.most is None:
         return "one seed cannot tell a difference from luck"
-    trades = [method for method in verdict.methods if verdict.kind(method) == "trades"]
-    if trades:
-        return "; ".join(_traded(verdict, method) for method in trades)
     name = "no method is" if len(verdict.methods) > 1 else f"{verdict.methods[0]} is not"
     most = limit.most
     if most > LARGE:
+        how_much = percent(most) if math.isfinite(most) else "a gain"
         return (
             f"{name} better beyond noise, though {limit.n} seeds cannot exclude "
-            f"{percent(most)} on {limit.metric}"
+            f"{how_much} on {limit.metric}"
         )
-    return f"{name} better by more than {percent(most)} on any metric"
+    return f"{name} better{f' by more than {percent(most)}' if most else ''} on any metric"
 
 
 def _won(verdict: Verdict, method: str) -> str:
@@ -175,7 +177,7 @@ def _won(verdict: Verdict, method: str) -> str:
 
 
 def _traded(verdict: Verdict, method: str) -> str:
-    own = _largest(verdict.of(method))
+    own = _largest(verdict.of(method, "samples"))
     better = [change(gain) for gain in own if gain.better]
     worse = [change(gain) for gain in own if gain.worse]
     return f"{method} trades {_listed(better)} for {_listed(worse)}"
