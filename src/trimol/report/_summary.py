@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimol.errors import conflict_over_runs
-from trimol.methods._registry import BASELINE
 from trimol.report._numbers import (
     count,
     counts,
@@ -175,14 +174,7 @@ def _compared(comparison: Comparison) -> str:
 def _found(comparison: Comparison) -> list[str]:
     """What differs from static weighting beyond noise: by the rule of `trimol.runs.verdict`."""
     finished = {s.label: s.runs for s in comparison.settings if s.finished}
-    if len(finished) < 2:
-        return []
-    first = next(
-        (s.label for s in comparison.settings if s.finished and s.method == BASELINE),
-        next(iter(finished)),
-    )
-    others = {label: runs for label, runs in finished.items() if label != first}
-    return compared(*judge_runs({first: finished[first], **others}))
+    return compared(*judge_runs(finished)) if len(finished) > 1 else []
 
 
 def _unmoved(comparison: Comparison) -> list[str]:

@@ -44,7 +44,7 @@ def compared(verdict: Verdict, errors: Verdict) -> list[str]:
     told += [_traded(verdict, m) for m, kind in kinds.items() if kind == "trades"]
     worse = [_lost(verdict, m) for m, kind in kinds.items() if kind == "loses"]
     if not told:
-        told = [_no_better(verdict)]
+        told = [_no_better(verdict, than=f" than {verdict.baseline}")]
     return [_capital("; ".join([*told, *worse])) + ".", *_errors(errors)]
 
 
@@ -153,7 +153,7 @@ def _cost_of_the_best(verdict: Verdict, costs: dict[str, float]) -> list[str]:
     return [f"{which} costs {costs[best]:.2g} times as much"]
 
 
-def _no_better(verdict: Verdict) -> str:
+def _no_better(verdict: Verdict, than: str = "") -> str:
     """That no method is better, and what cannot be excluded."""
     limit = verdict.limit
     if not verdict.gains:
@@ -165,10 +165,10 @@ def _no_better(verdict: Verdict) -> str:
     if most > LARGE:
         how_much = percent(most) if math.isfinite(most) else "a gain"
         return (
-            f"{name} better beyond noise, though {limit.n} seeds cannot exclude "
+            f"{name} better{than} beyond noise, though {limit.n} seeds cannot exclude "
             f"{how_much} on {limit.metric}"
         )
-    return f"{name} better{f' by more than {percent(most)}' if most else ''} on any metric"
+    return f"{name} better{than}{f' by more than {percent(most)}' if most else ''} on any metric"
 
 
 def _won(verdict: Verdict, method: str) -> str:
