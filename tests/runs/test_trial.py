@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
@@ -138,6 +139,23 @@ def test_costs_are_measured_once(found, monkeypatch):
     again = trial(PLAN, folder, jobs=1)
     assert again.costs == done.costs
     assert records(again) == records(done)
+
+
+def test_another_study_in_the_folder_takes_no_part(found, tmp_path, monkeypatch):
+    done, folder = found
+    both = shutil.copytree(folder, tmp_path / "both")
+    other = trial(replace(PLAN, methods=["upgrad"]), both, jobs=1)
+    assert {path.name for path in (both / "runs").iterdir() if [*path.iterdir()]} == {
+        "static",
+        "upgrad",
+        "upgrad-equal-time",
+    }
+    alone = trial(replace(PLAN, methods=["upgrad"]), tmp_path / "alone", jobs=1)
+    assert (records(other), other.verdict) == (records(alone), alone.verdict)
+    # And back: nothing is run again.
+    monkeypatch.setattr("trimol.runs._execute.train", None)
+    again = trial(PLAN, both, jobs=1)
+    assert (records(again), again.verdict) == (records(done), done.verdict)
 
 
 def test_a_step_is_timed_without_diverging():

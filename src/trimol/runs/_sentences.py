@@ -85,13 +85,14 @@ def setting(candidate: Candidate) -> str:
 def percent(share: float) -> str:
     """A share that is not exceeded, in per cent: rounded up to two digits.
 
-    >>> percent(0.00401), percent(0.123), percent(0.0)
-    ('0.41 %', '13 %', '0 %')
+    >>> percent(0.00401), percent(0.123), percent(12.31), percent(0.0)
+    ('0.41 %', '13 %', '1300 %', '0 %')
     """
     if not share or not math.isfinite(share):
         return "0 %" if not share else "∞ %"
     unit = 10.0 ** (math.floor(math.log10(100 * share)) - 1)
-    return f"{math.ceil(round(100 * share / unit, 9)) * unit:.3g} %"
+    shown = math.ceil(round(100 * share / unit, 9)) * unit
+    return f"{shown:.0f} %" if shown >= 100 else f"{shown:.3g} %"
 
 
 def change(gain: Gain) -> str:

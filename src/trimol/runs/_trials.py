@@ -306,11 +306,11 @@ class Work:
         try:
             while self._round(sources, at_once):
                 pass
-        except Interrupted as stop:
+        except (Interrupted, KeyboardInterrupt) as stop:  # the latter between runs
             raise Interrupted(
                 f"interrupted after {len(self.done)} trials, and all is saved: run the same "
                 "command again to go on",
-                stop.code,
+                getattr(stop, "code", 130),
             ) from None
         for method in sources:
             own = [trial for trial in self.done if trial.method == method]

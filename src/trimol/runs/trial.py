@@ -425,6 +425,7 @@ class _Work:
             for n, series in even.items()
             if steps[n] < self.plan.steps
         }
+        self.folders.only([*even.values(), *timed.values()])
         for group in (even, timed):
             for name, series in group.items():
                 self.folders.choose(series, settings[name])
