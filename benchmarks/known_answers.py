@@ -80,10 +80,10 @@ class Known(Task):
 
     def losses(self, model: nn.Module, batch: Batch) -> Tensor:
         """F and the noise of the batch, times the factors."""
-        x, (z,) = model(), batch
-        return torch.tensor(self.factors, dtype=x.dtype) * (
-            self.values(x) + self.noise * z.mean(0) @ x
-        )
+        x: Tensor = model()
+        (z,) = batch
+        noise = self.noise * z.mean(0) @ x
+        return torch.tensor(self.factors, dtype=x.dtype) * (self.values(x) + noise)
 
     def metrics(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """The larger of the losses, before the factors."""
@@ -159,7 +159,7 @@ class Concave(Known):
     """
 
     name = "concave"
-    start = (0.0, 1.0)
+    start: ClassVar[tuple[float, ...]] = (0.0, 1.0)
     noise = 0.02
     lr = 0.3
 

@@ -195,7 +195,7 @@ class _Work:
     ) -> None:
         self.plan, self.path, self.stage = plan, folder, stage
         task = task_of(plan.task, plan.options)
-        self.ways = ways_of_task(task)
+        self.ways = _ways_of_task(task)
         self.held_out = held_out(task)
         count = plan.trials or usual_trials(len(task.objectives))
         self.series = {name: self._series(name, task, count) for name in plan.contenders}
@@ -382,14 +382,14 @@ class _Work:
 
     def _scores(self, runs: Sequence[StoredRun | Diverged]) -> list[float]:
         """One number a seed, larger for the better: the mean of all metrics, each in its scale."""
-        values = [validated(run, self.ways) for run in runs if isinstance(run, StoredRun)]
+        values = [_validated(run, self.ways) for run in runs if isinstance(run, StoredRun)]
         columns = {metric: [own[metric] for own in values] for metric in self.ways}
         return standing(columns, self.ways, self.scales)
 
     def _scales(self) -> dict[str, float]:
         """The sizes of the metrics: of the middle one of the baseline's first trials."""
         values = [
-            validated(run, self.ways)
+            _validated(run, self.ways)
             for runs in self.tried[BASELINE].values()
             if not _failure(runs, self.ways)
             for run in runs
@@ -515,7 +515,7 @@ class _Work:
     def _points(self, name: str) -> list[list[dict[str, float]]]:
         """Every setting's metrics on validation data, seed by seed; those that came to an end."""
         return [
-            [validated(run, self.ways) for run in runs if isinstance(run, StoredRun)]
+            [_validated(run, self.ways) for run in runs if isinstance(run, StoredRun)]
             for runs in self.tried[name].values()
             if not _failure(runs, self.ways)
         ]
@@ -549,7 +549,7 @@ class _Work:
         }
 
 
-def ways_of_task(task: Task) -> Ways:
+def _ways_of_task(task: Task) -> Ways:
     """What a task is judged by: its goals' metrics, else its losses; and which way is better."""
     named = {metric: way for metrics in task.goals.values() for metric, way in metrics.items()}
     return named or dict.fromkeys(task.objectives, "lower")
@@ -574,7 +574,7 @@ def held_out(task: Task) -> int:
     return samples // HELD_OUT
 
 
-def validated(run: StoredRun, ways: Ways) -> dict[str, float]:
+def _validated(run: StoredRun, ways: Ways) -> dict[str, float]:
     """A run's metrics (or losses) on validation data."""
     record = run.record
     found = {m: record.get(f"validation/{m}", record.get(f"validation_loss/{m}")) for m in ways}
@@ -598,7 +598,7 @@ def _failure(runs: Sequence[StoredRun | Diverged], ways: Ways) -> str:
     for run in runs:
         if isinstance(run, Diverged):
             return str(run)
-        for metric, value in validated(run, ways).items():
+        for metric, value in _validated(run, ways).items():
             if not math.isfinite(value):
                 return f"{metric} on validation data became NaN or infinite"
     return ""
