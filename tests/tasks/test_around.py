@@ -181,13 +181,16 @@ def test_features_are_told_by_a_gain_and_a_shift(tmp_path: Path) -> None:
     torch.testing.assert_close(task.losses_at(model, (x,), r), by_hand.square().mean(0))
 
 
+@pytest.mark.parametrize("of", ["digits", "pair"])
 @pytest.mark.parametrize(
     ("task", "method"),
     [("population", "hvgrad"), ("conditioned", "static"), ("conditioned", "modo")],
 )
-def test_runs_resume_bit_for_bit(tmp_path: Path, task: str, method: str) -> None:
+def test_runs_resume_bit_for_bit(
+    tmp_path: Path, pair: str, of: str, task: str, method: str
+) -> None:
     def new(seed: int = 0):
-        made = load(task, {"of": "digits", "hidden": 8})
+        made = load(task, {"of": "digits", "hidden": 8} if of == "digits" else {"of": pair})
         own = made.settings.get(method)
         given = {} if own is None else dict(own.method)
         return start(made, method, lr=0.05, batch_size=8, seed=seed, hyperparameters=given)
