@@ -243,3 +243,23 @@ def test_bad_options(pair: str) -> None:
         Conditioned(of=pair, prefer=[1.0, 0.0])
     with pytest.raises(ValueError, match="penalty must be a finite number of at least 0"):
         Conditioned(of=pair, penalty=-1.0)
+
+
+@pytest.mark.parametrize("task", ["population", "conditioned"])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("raise KeyError('lost')", "pair.py, line {}: KeyError: 'lost'"),
+        ("return [w.square().mean()]", "losses() of Pair must return 2 losses"),
+    ],
+)
+def test_what_the_task_inside_does_wrong_is_one_line_with_its_file(
+    tmp_path: Path, capsys, task: str, line: str, said: str
+) -> None:
+    start = "        w = model(batch[0])\n"
+    text = PAIR.replace(start, f"{start}        {line}\n")
+    (tmp_path / "pair.py").write_text(text)
+    options = ["--option", f"of={tmp_path / 'pair.py'}", "--steps", "2", "--quiet"]
+    assert main(["run", task, *options, "--batch-size", "8", "--out", str(tmp_path / "run")]) != 0
+    (told,) = capsys.readouterr().err.splitlines()
+    assert said.format(text.splitlines().index(f"        {line}") + 1) in told

@@ -22,7 +22,7 @@ def measured(run: StoredRun, preference: Weights, member: int | None) -> dict[st
     config = run.config
     around = task_of(config.task, config.task_options)
     found: dict[str, Any] = {}
-    with blaming(config.task):
+    with blaming(config.task, config.task_options):
         task, model = around.point(_model(run.path), preference, member)
         data = answers.data(around, config.seed)
         for name, prefix in LOSSES.items():

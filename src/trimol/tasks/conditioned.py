@@ -11,6 +11,7 @@ from torch.nn import Parameter
 
 from trimol._checks import above_zero, nonnegative, one_of, positive, simplex
 from trimol._failures import BadValue
+from trimol.tasks import _answers as answers
 from trimol.tasks._around import Around
 from trimol.tasks.task import Batch, Task
 
@@ -130,7 +131,7 @@ class Conditioned(Around):
 
     def model(self) -> Conditional:
         """A new model of the task, and what tells it the preference."""
-        inner = self.inner.model()
+        inner = answers.model(self.inner)
         features = self.told == "features"
         place = self.inner.representation(inner) if features else inner
         if place is None:
@@ -201,7 +202,7 @@ class Conditioned(Around):
     def tally(self, model: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
         """The task's, at ``prefer``."""
         with _telling(model, self.prefer) as inner:
-            return self.inner.tally(inner, batch)
+            return answers.tally(self.inner, inner, batch)
 
     def conclude(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """The task's."""
@@ -209,7 +210,7 @@ class Conditioned(Around):
 
     def counts(self, batch: Batch) -> Tensor | None:
         """The task's."""
-        return self.inner.counts(batch)
+        return answers.counts(self.inner, batch)
 
     def shared(self, model: nn.Module) -> Iterator[Parameter]:
         """What the task shares, and what tells the model the preference."""
