@@ -239,8 +239,8 @@ def test_bad_options(pair: str) -> None:
         Conditioned(of=pair, told="labels")
     with pytest.raises(ValueError, match="names no representation, found 'features'"):
         Conditioned(of=pair, told="features").model()
-    with pytest.raises(ValueError, match="prefer must be above 0"):
-        Conditioned(of=pair, prefer=[1.0, 0.0])
+    with pytest.raises(ValueError, match="prefer must sum to 1"):
+        Conditioned(of=pair, prefer=[1.0, 1.0])
     with pytest.raises(ValueError, match="penalty must be a finite number of at least 0"):
         Conditioned(of=pair, penalty=-1.0)
 

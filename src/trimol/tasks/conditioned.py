@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from trimol._checks import above_zero, nonnegative, one_of, positive, simplex
+from trimol._checks import nonnegative, one_of, positive, simplex
 from trimol._failures import BadValue
 from trimol.tasks import _answers as answers
 from trimol.tasks._around import Around
@@ -127,7 +127,7 @@ class Conditioned(Around):
         self.objectives, self.goals = self.inner.objectives, self.inner.goals
         self.alpha = positive("alpha", alpha)
         self.penalty = nonnegative("penalty", penalty)
-        self.prefer = above_zero("prefer", simplex(prefer, len(self.objectives), "prefer"))
+        self.prefer = simplex(prefer, len(self.objectives), "prefer")
 
     def model(self) -> Conditional:
         """A new model of the task, and what tells it the preference."""
@@ -167,7 +167,7 @@ class Conditioned(Around):
     ) -> tuple[Task, nn.Module]:
         """This task with another preference in eval mode, and the one model."""
         told = copy(self)
-        told.prefer = above_zero("prefer", simplex(preference, len(self.objectives), "prefer"))
+        told.prefer = simplex(preference, len(self.objectives), "prefer")
         return told, model
 
     def losses(self, model: nn.Module, batch: Batch) -> Tensor:

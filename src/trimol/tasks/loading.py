@@ -204,7 +204,8 @@ def _text(file: Path) -> bytes:
 def blaming(name: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Turn what a user's task file raises into one line that names the file and the line.
 
-    The options say which task another one is around. Errors of a built-in task, and those that did not come up through the file, stay as they are.
+    The options say which task another one is around. Errors of a built-in task, and those that did
+    not come up through the file, stay as they are.
     """
     file = _written_in(name, options)
     try:
