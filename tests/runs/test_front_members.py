@@ -144,6 +144,15 @@ def test_a_folder_that_is_used_again_has_its_new_models(tmp_path: Path) -> None:
     np.testing.assert_allclose(point.values["test"], expected, rtol=1e-5)
 
 
+def test_weights_whose_sum_is_negative_stop_no_front(line: str, tmp_path: Path) -> None:
+    common = {"points": 6, "steps": 3, "lr": 0.01, "batch_size": 8}
+    found = front(line, ["pbi"], folder=tmp_path / "a", **common)
+    assert len(found.points) == 6
+    records = [run.record for run in store.find(tmp_path / "a")]
+    assert min(record["weight/fit"] + record["weight/slope"] for record in records) < 0
+    assert all(np.isfinite(record["E_ca"]) for record in records)
+
+
 def test_a_model_that_cannot_be_told_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="of must be a task whose losses call its model"):
         front("concave", ["conditioned"], folder=tmp_path / "a", points=2, steps=5)
