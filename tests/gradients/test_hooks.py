@@ -165,6 +165,17 @@ def test_a_watch_says_what_it_knows() -> None:
     assert not hooks.possible(record(losses(w), [w]), watch)
 
 
+def test_a_hook_on_no_graph_is_passed_over_and_no_other() -> None:
+    w, watch = leaf(4, 4), hooks.Watch()
+    watch.look()
+    graph = record(losses(w), [w])
+    watch.pass_over(torch.nn.Identity().register_forward_hook(lambda *_: None))
+    assert not hooks.possible(graph, watch)
+    hooked = record(losses(w, lambda y: y.register_hook(lambda g: 2 * g)), [w])
+    watch.pass_over(torch.nn.Identity().register_forward_hook(lambda *_: None))
+    assert hooks.possible(hooked, watch)
+
+
 def test_what_another_thread_saw_says_nothing_of_this_one() -> None:
     """Nodes are numbered by thread: a young one here may be older than the other's hooks."""
     w = leaf(4, 4)

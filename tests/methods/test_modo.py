@@ -6,6 +6,9 @@ from hypothesis import strategies as st
 from problems import batch, flat_gradient, naive_jacobian, network
 
 import trimol
+from trimol.gradients import _product
+from trimol.gradients._hooks import WATCH
+from trimol.methods import _restart
 from trimol.methods.modo import modo_step
 from trimol.simplex import project
 
@@ -164,6 +167,25 @@ def test_backwards_do_not_grow_with_the_objectives(monkeypatch, simultaneous, ta
     modo = trimol.MoDo(model.parameters(), tasks, gamma=0.1, simultaneous=simultaneous)
     modo(model.losses(batch(tasks=tasks, seed=1)), model.losses(batch(tasks=tasks, seed=2)))
     assert len(calls) == 1
+
+
+def test_the_first_step_of_a_process_looks_for_no_hook_of_ours(monkeypatch):
+    """It begins to listen to optimizers while its graph is there already."""
+    _restart._listen()  # stays, whatever this test does
+    handles, register = [], _restart.register_optimizer_step_pre_hook
+    monkeypatch.setattr(
+        _restart,
+        "register_optimizer_step_pre_hook",
+        lambda hook: (handles.append(register(hook)), handles[-1])[1],
+    )
+    monkeypatch.setattr(_product, "_verify", lambda *_: pytest.fail("looked for hooks"))
+    WATCH.look()
+    _restart._listen.cache_clear()
+    model = network()
+    modo = trimol.MoDo(model.parameters(), 3, gamma=0.1)
+    modo(model.losses(ONE), model.losses(TWO))
+    (handle,) = handles
+    handle.remove()
 
 
 def test_simultaneously_the_second_draw_is_done_with():

@@ -37,6 +37,11 @@ class Watch(threading.local):
         if self.hooks != RemovableHandle.next_id:
             self.hooks, self.node = RemovableHandle.next_id, _youngest_node()
 
+    def pass_over(self, handle: RemovableHandle) -> None:
+        """Do not look for this hook, which is on no graph, if it is the only one since."""
+        if handle.id == self.hooks:
+            self.hooks += 1
+
 
 WATCH = Watch()
 

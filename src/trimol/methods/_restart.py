@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from trimol.gradients._hooks import WATCH
+
 if TYPE_CHECKING:
     from trimol.methods.base import Method
 
@@ -31,7 +33,8 @@ def look_at_optimizer(method: "Method") -> None:
 @functools.cache
 def _listen() -> None:
     """Once a process: a hook cannot remove itself while the optimizer goes through its hooks."""
-    register_optimizer_step_pre_hook(_look)
+    # The first step's losses are recorded by now: it would spend two backwards to look for a hook.
+    WATCH.pass_over(register_optimizer_step_pre_hook(_look))
 
 
 def _look(optimizer: Optimizer, _args: Any, _options: Any) -> None:
