@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from pair import server
+from trimol.gradients._hooks import WATCH
 
 torch.set_num_threads(1)
 # Virtual machines that announce AMX and do not have it end the process at a bfloat16 bmm; asked
@@ -20,6 +21,12 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _hooks_seen() -> None:
+    """Hooks of earlier tests cost this one no passes: it may count them, in whatever order."""
+    WATCH.look()
 
 
 @pytest.fixture
