@@ -14,7 +14,7 @@ weights are no solution of a problem (a step, a random order) have none.
 import argparse
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -35,6 +35,7 @@ class Given:
     representation: None = None
     momentum: None = None
     reason: str = ""
+    findings: dict[str, Any] = field(default_factory=dict)  # what methods say of a step
 
     def gramian(self, **options: object) -> Tensor:
         product = self.rows @ self.rows.T
@@ -160,6 +161,7 @@ CONDITIONS: Mapping[str, Callable[[Tensor, Tensor], float]] = {
     "alignedmtl": aligned,
     "imtlg": equal_projections,
     "preference": bounded,
+    "pmgda": shortest,  # losses that are equal are on its ray
 }
 
 
