@@ -72,9 +72,9 @@ class Speech(nn.Module):
 class Blocks(nn.Module):
     """A transformer, its blocks checkpointed."""
 
-    def __init__(self, objectives: int) -> None:
+    def __init__(self, objectives: int, width: int = 128, layers: int = 3) -> None:
         super().__init__()
-        self.trunk, self.output = PooledEncoder(128, 3), nn.Linear(128, objectives)
+        self.trunk, self.output = PooledEncoder(width, layers), nn.Linear(width, objectives)
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.trunk.encoder.layers:
@@ -101,6 +101,10 @@ MODELS: dict[str, tuple[Callable[[int], nn.Module], Callable[[], Tensor]]] = {
     "embedding bag, sparse": (Recommender, lambda: torch.randint(20_000, (1024, 20))),
     "ctc": (Speech, sequences),
     "transformer, checkpointed": (Blocks, lambda: torch.randn(32, 32, 128)),
+    "small transformer, checkpointed": (
+        lambda m: Blocks(m, 64, 4),
+        lambda: torch.randn(16, 32, 64),
+    ),
     "transformer, compiled": (Encoder, lambda: torch.randn(32, 32, 128)),
     "transformer, compiled, one draw eager": (Encoder, lambda: torch.randn(32, 32, 128)),
 }
@@ -169,6 +173,7 @@ def measure(name: str, objectives: int, rounds: int) -> tuple[dict[str, float], 
             order.shuffle(names)
     medians = {each: statistics.median(values) for each, values in taken.items()}
     ratios = {each: value / medians["plain"] for each, value in medians.items()}
+    assert problem.method.info is not None
     return {"ms": 1e3 * medians["plain"], **ratios}, problem.method.info.route
 
 

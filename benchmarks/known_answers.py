@@ -80,10 +80,10 @@ class Known(Task):
 
     def losses(self, model: nn.Module, batch: Batch) -> Tensor:
         """F and the noise of the batch, times the factors."""
-        x, (z,) = model(), batch
-        return torch.tensor(self.factors, dtype=x.dtype) * (
-            self.values(x) + self.noise * z.mean(0) @ x
-        )
+        x: Tensor = model()
+        (z,) = batch
+        noise = self.noise * z.mean(0) @ x
+        return torch.tensor(self.factors, dtype=x.dtype) * (self.values(x) + noise)
 
     def metrics(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """The larger of the losses, before the factors."""
@@ -159,7 +159,7 @@ class Concave(Known):
     """
 
     name = "concave"
-    start = (0.0, 1.0)
+    start: ClassVar[tuple[float, ...]] = (0.0, 1.0)
     noise = 0.02
     lr = 0.3
 
@@ -272,7 +272,8 @@ class Late(Known):
         """A common slope, and two bowls in x2 that open towards x1 = 0."""
         slope = (1 + x[0].square()).sqrt() - 1
         gate = torch.sigmoid(6 * (1 - x[0]))
-        sides = torch.stack([x[1] - 1, x[1] + 1]).square() / 2
+        # No larger, or the gate makes a minimum of its own at x1 = 1, where equal weights stay.
+        sides = torch.stack([x[1] - 1, x[1] + 1]).square() / 4
         return slope + gate * sides
 
 

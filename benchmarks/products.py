@@ -7,7 +7,7 @@
 How many products a step takes depends on how much the gradients change from step to step. So this
 is a training, with a fresh batch every step, the trunk weighed and the output layer plain. The
 networks of step_cost.py learn M noisy random waves of random inputs; ``digits``, 64-128-64 with
-batches of 64 images, learns the ten classes and M - 10 waves. In every second step all contestants
+batches of 64 images, learns up to ten classes, the rest waves. In every second step all contestants
 make the same step, from the same parameters on the same batch, in random order, by the CPU time of
 one thread; what moves the parameters is always MGDA with a gap of 0.1. Passes are counted: a
 product is two backwards. TorchJD registers hooks, which makes trimol look for them: it is timed at
@@ -177,7 +177,7 @@ def _passes(method: Any) -> int:
     """Those of a method's last step, in backwards: of products, then of all gradients or of d."""
     info = method.info
     rest = method.objectives if info.route == "rows" else method.backwards_left
-    return 2 * info.products + rest
+    return int(2 * info.products + rest)
 
 
 def arguments() -> argparse.Namespace:

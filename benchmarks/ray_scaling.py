@@ -32,7 +32,7 @@ Taken = dict[tuple[str, int], list[tuple[float, float]]]
 
 def round_of(on: str | None, workers: int, runs: int, folder: Path) -> tuple[float, float]:
     """Seconds until the first run of a round ended, and seconds a run from then on."""
-    given = {"steps": 20, "measure_every": 10, "checkpoint_every": 10}
+    given: dict[str, Any] = {"steps": 20, "measure_every": 10, "checkpoint_every": 10}
     configs = [configure("digits", "modo", seed=seed, **given) for seed in range(runs)]
     ends: list[float] = []
 

@@ -83,7 +83,7 @@ def asked(plan: Plan, name: str, seed: int) -> dict[str, Any]:
 
 def _looked(answer: Answer, options: dict[str, Any], seed: int) -> dict[str, Any]:
     """The regime, with the end of a run of static weights."""
-    common = {"batch_size": answer.batch_size, "seed": seed}
+    common: dict[str, Any] = {"batch_size": answer.batch_size, "seed": seed}
     first = look(
         answer.task,
         task_options=options,
@@ -126,7 +126,7 @@ def right_regime(answer: Answer, found: dict[str, Any]) -> bool:
 
 def right_use(answer: Answer, found: dict[str, Any]) -> bool:
     """Whether static weights are advised where they suffice, and a method where not."""
-    return (found["use"] == STATIC) == answer.static
+    return bool((found["use"] == STATIC) == answer.static)
 
 
 def row(name: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -80,6 +80,7 @@ def measured(name: str) -> str:
         "compatibility": _compatibility,
         "gamma": _gammas,
         "ray_scaling": _ray_scaling,
+        "verdicts": _verdicts,
     }
     if what == "claims":
         own = [row for row in found["rows"] if row["metric"].startswith(part)]
@@ -237,6 +238,45 @@ def _gammas(rows: list[Row]) -> str:
         title = f"{task}, T = {own[0]['steps']}, {own[0]['n']} seeds: γ"
         parts.append(_table([title, "E_ca", "R_opt", "λ moved"], lines))
     return "\n\n".join(parts)
+
+
+def _verdicts(rows: list[Row]) -> str:
+    """What was said of each task with a known answer, and how often that was right."""
+    lines = [
+        [
+            row["task"],
+            _counted(row["regimes"]),
+            " or ".join(row["right_regimes"]),
+            f"{row['regime_right']} of {row['n']}",
+            _counted(row["uses"]) or "not asked",
+            row["right_use"],
+            f"{row['use_right']} of {row['tried']}" if row["tried"] else "",
+        ]
+        for row in rows
+    ]
+    head = ["task", "regimes said", "right are", "right", "verdicts said", "right is", "right"]
+    return f"{_table(head, lines)}\n\n{_right(rows)}"
+
+
+def _right(rows: list[Row]) -> str:
+    """The shares that are right, over all tasks."""
+    seen, tried = (sum(row[key] for row in rows) for key in ("n", "tried"))
+    right = sum(row["regime_right"] for row in rows)
+    text = f"Regimes: {right} of {seen} right ({right / seen / PER_CENT:.1f} %)."
+    if not tried:
+        return text
+    use = sum(row["use_right"] for row in rows)
+    enough = [row for row in rows if row["right_use"] == "static"]
+    asked = sum(row["tried"] for row in enough)
+    false = asked - sum(row["use_right"] for row in enough)
+    text += f" Verdicts: {use} of {tried} right ({_share(use / tried)});"
+    wrong = f"{false} of {asked} ({_share(false / asked)})" if asked else "not asked"
+    text += f" false “use a method”, where static weights suffice: {wrong}."
+    return textwrap.fill(text, 100, break_on_hyphens=False)
+
+
+def _counted(said: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in said.items())
 
 
 def _settings(rows: list[Row]) -> str:

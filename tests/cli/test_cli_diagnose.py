@@ -38,6 +38,9 @@ def test_from_the_command_to_the_page(capsys, tmp_path):
     assert main(["report", out]) == 0
     page = (Path(out) / "report.html").read_text(encoding="utf-8")
     assert found["sentence"].partition(":")[0] in page
+    # One verdict a page: runs with fewer steps (at equal time) are no contenders of their own.
+    assert "final runs of the diagnosis above" in page
+    assert "better than static" not in page.replace(found["sentence"], "")
 
 
 def test_a_look_alone(capsys, tmp_path):

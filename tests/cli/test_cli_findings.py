@@ -183,3 +183,26 @@ def moving(method: str, last: float) -> StoredRun:
 def test_a_run_says_where_its_weights_hardly_moved(method: str, last: float, said: bool) -> None:
     lines = " ".join(drawn(*summary.render(moving(method, last))))
     assert ("λ stayed within 1 % of its start: in effect, weights that do not" in lines) is said
+
+
+@pytest.mark.parametrize("order", [("static", "modo", "mgda"), ("modo", "mgda", "static")])
+def test_the_verdict_is_beside_static_whatever_comes_first(order: tuple[str, ...]) -> None:
+    """As the headline of a report, which does not know what was typed first."""
+    made = comparison(static=3.0, modo=1.0, mgda=2.9).runs
+    found = Comparison("digits", {method: made[method] for method in order}, [])
+    usual = Comparison("digits", made, [])
+    first, second = findings.verdict(found)
+    assert "than static" in first
+    assert second.startswith("Errors that differ from static's beyond noise: ")
+    assert sorted(second.split()) == sorted(findings.verdict(usual)[1].split())
+
+
+def test_no_method_is_judged_by_one_that_never_finished() -> None:
+    found = comparison(static=3.0, modo=1.0, mgda=2.9)
+    nothing = Comparison("digits", {**found.runs, "static": []}, [])
+    assert "than modo" in findings.verdict(nothing)[0]
+
+
+def test_what_a_user_named_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    tables.plain_console().print("tasks.py:Two: losses [a]")
+    assert capsys.readouterr().out == "tasks.py:Two: losses [a]\n"

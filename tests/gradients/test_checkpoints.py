@@ -112,7 +112,14 @@ def test_methods_of_one_backward_pass_a_selective_checkpoint() -> None:
     assert all(p.grad is not None for p in model.parameters())
 
 
-@pytest.mark.parametrize("kind", [trimol.MoDo, trimol.MGDA])
+# Where torch does not tell what a saved tensor is computed by, the user's own backward raises.
+TELLS = pytest.mark.skipif(
+    not hasattr(torch._C._autograd.SavedTensor, "unpack_hook"),
+    reason="this release of torch does not tell",
+)
+
+
+@pytest.mark.parametrize("kind", [pytest.param(trimol.MoDo, marks=TELLS), trimol.MGDA])
 def test_methods_of_more_refuse_a_selective_checkpoint_in_one_line(kind: type) -> None:
     model = Blocks(context_fn=SELECTIVE)
     method = kind(model.parameters(), objectives=4)

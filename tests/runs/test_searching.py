@@ -1,6 +1,7 @@
 """Searches: the same trials however often they are stopped, chosen on validation data alone."""
 
 import json
+import math
 import shutil
 import sys
 from pathlib import Path
@@ -252,6 +253,24 @@ def test_what_diverges_is_noted_and_not_chosen(task: str, tmp_path: Path) -> Non
         sweep(plan(task, **own, lr=[1e29, 1e30]), tmp_path / "b")
 
 
+def test_what_is_infinite_on_validation_data_is_never_the_best(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of three trials: then the median is infinite, too, and nothing is relative to that."""
+    own = {"methods": ["static"], "settings": {}, "schedule": None, "trials": None}
+    given = plan(task, **own, lr=[0.3, 0.2, 0.1])
+    record = store.StoredRun.record.fget
+
+    def spoilt(run: store.StoredRun) -> dict[str, float]:
+        found = dict(record(run))
+        return found | ({"validation_loss/fit": math.inf} if run.config.lr > 0.1 else {})
+
+    monkeypatch.setattr(store.StoredRun, "record", property(spoilt))
+    found = sweep(given, tmp_path)
+    assert found.best["static"].setting == {"lr": 0.1}
+    assert found.trials[0].note == "validation_loss/fit is NaN or infinite"
+
+
 def test_tpe_goes_on_after_what_diverges(task: str, tmp_path: Path) -> None:
     own = {"methods": ["static"], "settings": {}, "schedule": None, "lr": "log:1e-3..1e40"}
     found = sweep(plan(task, **own, trials=24), tmp_path)
@@ -319,6 +338,10 @@ def test_a_search_is_a_study_with_a_command_that_repeats_it(whole: Sweep) -> Non
         ({"lr": None, "schedule": None, "settings": {}}, "something to try"),
         ({"settings": {"stch": {"mu": [1]}}}, "settings must be of static, modo, found 'stch'"),
         ({"settings": {"modo": {"gamma": [-1.0]}}}, "gamma must be a finite number"),
+        (
+            {"methods": ["stch"], "settings": {"stch": {"prefer": "simplex:2"}}},
+            r"prefer must be above 0, found \[1.0, 0.0\]",
+        ),
         ({"settings": {"modo": {"nu": [1.0]}}}, "modo has no hyper-parameter 'nu'"),
         ({"search": "all"}, "search must be 'grid' or 'random' or 'tpe', found 'all'"),
         ({"search": "grid", "trials": None}, "lr must have a number of points for a grid"),

@@ -106,6 +106,14 @@ def test_weights_are_uniform_on_the_simplex() -> None:
         assert sum(w > 0.5 for w in weights) / 1500 == pytest.approx(1 / 4, abs=0.04)
 
 
+@given(st.lists(st.floats(1e-12, 30), min_size=1, max_size=40))
+def test_no_weight_is_rounded_to_nothing(waits: list[float]) -> None:
+    """Methods that divide by their preferences take no 0."""
+    shares = spaces._shares(waits)
+    assert min(shares) >= 1e-4
+    assert sum(shares) == pytest.approx(1)
+
+
 @pytest.mark.parametrize(
     ("value", "own", "at"),
     [

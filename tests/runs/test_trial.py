@@ -1,6 +1,8 @@
 """Trials: who is tried how often, on which seeds and data, and what a kill leaves behind."""
 
 import json
+import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
@@ -16,10 +18,12 @@ from trimol.runs import _costs as costs
 from trimol.runs import trial as trials
 from trimol.runs._candidates import Candidate
 from trimol.runs._grids import beyond_weights, grid, usual_trials
+from trimol.runs._sentences import sentence
 from trimol.runs.store import CONFIG, StoredRun, find
 from trimol.runs.trial import Trial, TrialPlan, held_out, trial
 from trimol.tasks import Settings, load
 from trimol.tasks import _answers as answers
+from trimol.training import Diverged
 
 HERE = f"{Path(__file__).parent / 'trial_tasks.py'}:"
 PLAN = TrialPlan(HERE + "Tug", ["mgda"], trials=4, steps=12, batch_size=8, seeds=3, tuning_seeds=2)
@@ -137,6 +141,23 @@ def test_costs_are_measured_once(found, monkeypatch):
     assert records(again) == records(done)
 
 
+def test_another_study_in_the_folder_takes_no_part(found, tmp_path, monkeypatch):
+    done, folder = found
+    both = shutil.copytree(folder, tmp_path / "both")
+    other = trial(replace(PLAN, methods=["upgrad"]), both, jobs=1)
+    assert {path.name for path in (both / "runs").iterdir() if [*path.iterdir()]} == {
+        "static",
+        "upgrad",
+        "upgrad-equal-time",
+    }
+    alone = trial(replace(PLAN, methods=["upgrad"]), tmp_path / "alone", jobs=1)
+    assert (records(other), other.verdict) == (records(alone), alone.verdict)
+    # And back: nothing is run again.
+    monkeypatch.setattr("trimol.runs._execute.train", None)
+    again = trial(PLAN, both, jobs=1)
+    assert (records(again), again.verdict) == (records(done), done.verdict)
+
+
 def test_a_step_is_timed_without_diverging():
     made = {name: _config(name) for name in ("static", "mgda")}
     assert all(seconds > 0 for seconds in costs.step_costs(made).values())
@@ -156,8 +177,92 @@ def test_time_that_is_up_ends_the_trials_in_their_order(monkeypatch, tmp_path):
     assert "after 2 of 4 trials" in done.notes[0]
     assert dict(done.tuning.group_by("method").len().iter_rows()) == {"static": 2, "mgda": 2}
     # Going on, with all the time there is, changes nothing that was decided.
-    monkeypatch.setattr(trials._Work, "_late", lambda self: False)
+    monkeypatch.setattr(trials.time, "monotonic", lambda: 0.0)
     assert trial(short, tmp_path, jobs=1).tuning.equals(done.tuning)
+
+
+def test_nothing_is_tried_beyond_the_edges_after_the_time_is_up(monkeypatch, tmp_path):
+    plan = replace(PLAN, minutes=1e-9)
+    done = trial(plan, tmp_path, jobs=1)
+    assert set(dict(done.tuning.group_by("method").len().iter_rows()).values()) == {4}
+    assert any("as the time was up, the best setting is still at an edge" in n for n in done.notes)
+    monkeypatch.setattr(trials.time, "monotonic", lambda: 0.0)
+    again = trial(plan, tmp_path, jobs=1)
+    assert (again.tuning.equals(done.tuning), again.notes) == (True, done.notes)
+
+
+def test_a_finished_study_is_not_cut_when_reading_it_takes_longer(monkeypatch, tmp_path, found):
+    done, _ = found
+    plan = replace(PLAN, minutes=1e6)
+    assert trial(plan, tmp_path, jobs=1).tuning.equals(done.tuning)
+    late = iter(range(0, 10**12, 10**9))
+    monkeypatch.setattr(trials.time, "monotonic", lambda: next(late))
+    assert trial(plan, tmp_path, jobs=1).tuning.equals(done.tuning)
+
+
+@pytest.fixture
+def lost(monkeypatch):
+    """Runs that diverge, by label and seed."""
+    which: set[tuple[str, int]] = set()
+    real = trials.RunFolders.execute
+
+    def execute(self, wanted):
+        return [
+            Diverged("gone") if (series.label, seed) in which else run
+            for (series, _, seed), run in zip(wanted, real(self, wanted), strict=True)
+        ]
+
+    monkeypatch.setattr(trials.RunFolders, "execute", execute)
+    return which
+
+
+@pytest.mark.parametrize("label", ["mgda", "mgda (equal time)"])
+def test_a_method_that_diverged_in_final_runs_is_not_considered(found, lost, label):
+    lost.add((label, 4))
+    done = trial(PLAN, found[1], jobs=1)
+    assert (done.verdict.use, done.verdict.gains) == ("static", ())
+    assert done.notes[-1].startswith("mgda is not considered: it diverged")
+    assert sentence(done).endswith(": no method came to an end.")
+
+
+def test_that_static_diverged_in_final_runs_is_said(found, lost):
+    lost.add(("static", 4))
+    done = trial(PLAN, found[1], jobs=1)
+    assert {gain.n for gain in done.verdict.gains} == {2}
+    assert "static diverged in 1 of 3 final runs" in done.notes[-1]
+    lost |= {("static", 2), ("static", 3)}
+    with pytest.raises(Diverged, match="every final run of static diverged"):
+        trial(PLAN, found[1], jobs=1)
+
+
+def test_a_method_of_which_nothing_came_to_an_end_is_out_and_static_is_not(found, lost):
+    lost |= {("mgda", seed) for seed in range(2)}
+    done = trial(PLAN, found[1], jobs=1)
+    assert done.settings.keys() == {"static"}
+    assert done.notes == ["mgda is not considered: no setting of it came to an end: gone"]
+    lost |= {("static", seed) for seed in range(2)}
+    with pytest.raises(Diverged, match="no setting of static came to an end: gone"):
+        trial(PLAN, found[1], jobs=1)
+
+
+def test_a_number_that_a_method_lacks_is_no_gain_elsewhere(found, monkeypatch):
+    """`right` of one final run is NaN with MGDA: that must not leave `left` alone to decide."""
+    real, gone = trials.numbers, {"mgda"}
+
+    def numbers(record):
+        method = next(n for n, own in done.runs.items() if record in [r.record for r in own])
+        return {**real(record), **({"right": math.nan} if method in gone else {})}
+
+    done, folder = found
+    with monkeypatch.context() as patch:
+        patch.setattr(trials, "numbers", numbers)
+        patch.setattr(trials, "ALIKE", 9.0)  # no runs at equal time
+        assert trial(PLAN, folder, jobs=1).verdict.gains == ()
+        # A metric that static lacks, too, is one that nobody is judged by.
+        gone.add("static")
+        again = trial(PLAN, folder, jobs=1)
+        assert {gain.metric for gain in again.verdict.gains} == {"left"}
+        assert "right is not judged by" in again.notes[-1]
 
 
 def test_goals_are_what_is_judged_by(tmp_path):

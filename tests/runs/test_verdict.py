@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from trimol.runs._sentences import change, compared, percent
+from trimol.runs._sentences import change, compared, percent, why_not
 from trimol.runs.statistics import Paired
 from trimol.runs.verdict import HYPERVOLUME, MARGIN, Gain, Pair, judge
 
@@ -208,3 +208,40 @@ def test_the_size_changes_nothing_where_numbers_are_of_that_size():
     with_sizes = judge(pairs, WAYS, baseline="static", sizes={"accuracy": 1.5, "loss": 1.5})
     assert with_sizes == judge(pairs, WAYS, baseline="static")
     assert with_sizes.kind("a") == "trades"
+
+
+def reason(pairs):
+    found = judge(pairs, WAYS, baseline="static")
+    assert found.use == "static"
+    return why_not(found, dict.fromkeys(found.methods, 2.0))
+
+
+def test_what_is_better_at_equal_samples_is_not_called_no_better():
+    """Of one method or of several, and whatever becomes of it at equal time."""
+    better = pair("a", "loss", -0.2)
+    for shift, noise in ((0.0, 0.1), (0.1, 0.001)):
+        at_time = pair("a", "loss", shift, noise=noise, budget="time")
+        for others in ([], [pair("b", "loss", 0.0)]):
+            told = reason([better, at_time, *others])
+            assert told.startswith("a is better than static beyond noise (loss −0.19")
+            assert told.count("better") == 1
+            assert told.count("costs") == 1
+
+
+@pytest.mark.parametrize("timed", [-0.1, 0.1])
+def test_a_trade_at_equal_samples_is_told_once(timed):
+    pairs = [pair("a", "loss", -0.2), pair("a", "accuracy", -0.2)]
+    pairs += [pair("a", "loss", timed, budget="time"), pair("a", "accuracy", -0.2, budget="time")]
+    told = reason([*pairs, pair("b", "loss", 0.0)])
+    assert told == "a trades loss −0.1998 ± 0.0011 for accuracy −0.1998 ± 0.0011"
+
+
+def test_methods_that_only_lose_have_no_limit_of_0_per_cent():
+    told = reason([pair("a", "loss", 0.2), pair("b", "loss", 0.1)])
+    assert told == "no method is better on any metric; the best of them costs 2 times as much"
+
+
+def test_no_share_of_a_baseline_of_zero_is_told():
+    both = Paired([0.0] * 4, [0.0, 0.0, 0.1, 0.0])
+    told = reason([Pair("a", "accuracy", both)])
+    assert told.startswith("a is not better beyond noise, though 4 seeds cannot exclude a gain on")

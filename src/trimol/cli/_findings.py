@@ -51,7 +51,8 @@ def best(compared: Comparison) -> set[tuple[str, str]]:
 
 def verdict(compared: Comparison) -> list[str]:
     """What the rule of `trimol.runs.verdict` says, as the headline of a report does."""
-    return said(*judge_runs(compared.runs)) if len(compared.runs) > 1 else []
+    finished = {label: runs for label, runs in compared.runs.items() if runs}
+    return said(*judge_runs(finished)) if len(finished) > 1 else []
 
 
 def _ways(compared: Comparison) -> dict[str, Better]:
@@ -119,7 +120,8 @@ def _beats_all(compared: Comparison, method: str, metric: str, way: Better) -> b
 
 def _beaten(turned: Comparison) -> bool:
     """Whether a method is better than the first on what runs are judged by, beyond noise."""
-    return any(gain.clear and gain.mean > 0 for gain in judge_runs(turned.runs)[0].gains)
+    judged, _ = judge_runs(turned.runs, baseline=next(iter(turned.runs)))
+    return any(gain.clear and gain.mean > 0 for gain in judged.gains)
 
 
 def _sentence(method: str, first: str, looked: Sequence[Difference]) -> str:

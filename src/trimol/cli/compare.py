@@ -201,15 +201,13 @@ def _setting_of(config: "RunConfig") -> str:
 
 
 def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> None:
-    from rich.console import Console
-
     from trimol.cli import _findings as findings
     from trimol.cli import _step_lengths as step_lengths
     from trimol.cli import _tables as tables
     from trimol.report._step_effects import step_effects
     from trimol.runs import summarise
 
-    console = Console(highlight=False, markup=False)
+    console = tables.plain_console()
     rows, marked = summarise(comparison), findings.best(comparison)
     table = tables.grid(findings.rows_of_seeds(rows), marked)
     console.print(tables.draw(table, console.width))

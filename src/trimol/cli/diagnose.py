@@ -139,13 +139,11 @@ def _diagnosed(options: Options, given: Mapping[str, Any], steps: int) -> "tuple
 
 
 def _show(found: "Diagnosis", out: Path) -> None:
-    from rich.console import Console
-
     from trimol.cli import _tables as tables
     from trimol.report._diagnosed import chosen, gains, remarks
     from trimol.report._numbers import number
 
-    console = Console(highlight=False, markup=False)
+    console = tables.plain_console()
     _paragraph(console, found.sentence)
     _paragraph(console, f"The losses ({found.regime}): {found.look.reason}")
     content = found.summary

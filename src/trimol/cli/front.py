@@ -213,7 +213,7 @@ def _show(found: "Front", out: Path) -> None:
     from trimol.report._front import HOW_TO_READ, MARKS, listing, sentences
     from trimol.runs._front_tables import front_study
 
-    console, study = Console(highlight=False, markup=False), front_study(found, out)
+    console, study = Console(highlight=False, markup=False, emoji=False), front_study(found, out)
     for content in (listing(study, method) for method in found.methods):
         table = plain_table(*content.columns)
         for row in content.rows:

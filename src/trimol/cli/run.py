@@ -172,14 +172,13 @@ def _executed(config: "RunConfig", folder: Path, options: Options) -> "StoredRun
 
 
 def _show(run: "StoredRun") -> None:
-    from rich.console import Console
-
     from trimol.cli._outcome import render
+    from trimol.cli._tables import plain_console
 
-    console = Console(highlight=False)
+    console = plain_console()
     for part in render(run):
         console.print(part)
-    console.print(f"Saved in {run.path}. Next: trimol report {run.path}", markup=False)
+    console.print(f"Saved in {run.path}. Next: trimol report {run.path}")
 
 
 def _measured_rho(config: "RunConfig", given: float | None) -> float:

@@ -168,7 +168,8 @@ def _for_machines(found: "Sweep") -> dict[str, Any]:
     from trimol.runs._proposals import JOURNAL
     from trimol.runs.study import FILE
 
-    names = (FILE, "trials.parquet", "axes.parquet", JOURNAL)
+    names = [FILE, "trials.parquet", "axes.parquet"]
+    names += [] if found.plan.how == "grid" else [JOURNAL]  # else it is of another search
     return {
         **results.study(found).summary(),
         "files": [str(path) for name in names if (path := found.folder / name).exists()],
@@ -180,14 +181,13 @@ def _for_machines(found: "Sweep") -> dict[str, Any]:
 
 
 def _show(found: "Sweep") -> None:
-    from rich.console import Console
     from rich.text import Text
 
     from trimol.cli import _tables as tables
     from trimol.report._numbers import number
     from trimol.runs import _sweep_results as results
 
-    console = Console(highlight=False, markup=False)
+    console = tables.plain_console()
     best = results.best_of(found)
     goals = [name for metrics in found.plan.goals.values() for name in metrics]
     heads = [name.partition("/")[2] for name in goals]

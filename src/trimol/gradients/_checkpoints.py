@@ -75,7 +75,8 @@ def _refusal() -> BadValue:
 
 def _is_selective(node: Any) -> bool:
     """Whether a node reads what a selective checkpoint computes again."""
-    field = _first_tensor(type(node))
+    kind: Any = type(node)
+    field = _first_tensor(kind)
     hook = None if field is None else getattr(getattr(node, field), "unpack_hook", None)
     if hook is None:
         return False

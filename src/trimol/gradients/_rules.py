@@ -396,7 +396,7 @@ def _embedding_bag(node: Any, weight: Tensor | None, shares: Tensor | None) -> T
         return _generic(node, weight, shares)[0]
     if node._saved_mode == _MAX:
         assert weight is not None  # a maximum has no shares
-        present = (node._saved_result2 > 0).unsqueeze(-1)
+        present: Tensor = (node._saved_result2 > 0).unsqueeze(-1)
         return weight.gather(0, node._saved_result3.to(torch.int64)) * present
     offsets = node._saved_offsets
     settings = node._saved_indices, offsets, False, node._saved_mode, False
@@ -421,7 +421,8 @@ def _ctc(node: Any, x: Tensor) -> Tensor:
     (output,) = node._input_metadata
     one = _one(output.dtype, output.device)
     gradient: Any = _pull(node, one.expand(output.shape).contiguous())[0]
-    return (gradient * x).sum((0, 2)).view(output.shape)
+    moved: Tensor = gradient * x
+    return moved.sum((0, 2)).view(output.shape)
 
 
 def _segments(node: Any, x: Tensor) -> Tensor:

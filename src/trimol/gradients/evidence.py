@@ -275,7 +275,8 @@ class Evidence:
                 second draw's graph is freed, and needs no other backward. That of an only draw
                 is not freed: there may be other products, of which the last is kept.
         """
-        check_repeatable(node for graph in self.graphs for node in graph.nodes)
+        if not self.route:  # the first product
+            check_repeatable(node for graph in self.graphs for node in graph.nodes)
         place = min(1, len(self.draws) - 1)
         second = self.draws[place]
         # Hooks on the parameters are for the user's backward to run, once: it needs the graph.

@@ -87,7 +87,8 @@ class Surrogate:
             return self.rest  # there is no rest in this direction
         along = guessed / math.sqrt(expected)
         factor = min(max(squared / expected, 1 / _SHARPEST), _SHARPEST)
-        return (self.rest - np.outer(along, along)) * factor ** (1 / (len(self.seen) + 1))
+        scale = float(factor ** (1 / (len(self.seen) + 1)))
+        return (self.rest - np.outer(along, along)) * scale
 
     def remembered(self) -> Array:
         """A guess for the next batch, which has other noise: half of this, half of the last one."""

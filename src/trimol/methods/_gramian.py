@@ -10,7 +10,7 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol.gradients import Evidence
 from trimol.gradients._stepping import Momentum
-from trimol.methods.base import Method, Needs, Objectives, Options, StepOptions
+from trimol.methods.base import Method, Needs, Objectives, Options, State, StepOptions
 
 
 class GramianOptions(Options, total=False):
@@ -45,7 +45,7 @@ class GramianMethod(Method):
     def solve(self, gramian: Tensor) -> Tensor:
         """The weights, in float64, from GᵀG (or from many: leading dimensions are a batch)."""
 
-    def weigh(self, evidence: Evidence) -> Tensor:
+    def weigh(self, evidence: Evidence) -> Tensor | State:
         """The weights of this batch's Gramian."""
         return self.solve(evidence.gramian(chunk=self.chunk)).to(self.weights)
 
@@ -77,8 +77,12 @@ class RoundedMethod(GramianMethod):
         """
         return self.solve_rounded(gramian, rounding)
 
-    def weigh(self, evidence: Evidence) -> Tensor:
+    def weigh(self, evidence: Evidence) -> Tensor | State:
         """The weights of this batch's Gramian, and of the dtype of its gradients."""
+        return self.weights_of(evidence)
+
+    def weights_of(self, evidence: Evidence) -> Tensor:
+        """These weights."""
         gramian, momentum = evidence.gramian(chunk=self.chunk), evidence.momentum
         if momentum is None:
             return self.solve_rounded(gramian, evidence.rounding).to(self.weights)

@@ -138,7 +138,7 @@ class _WorstOff:
 
     def judge(self, point: _Array, product: _Array) -> Judged:
         """What d loses, relative to F(w) where c promises no conflict, else to ‖g₀‖²."""
-        radius, norm = self.c * math.sqrt(self.squared), math.sqrt(max(point @ product, 0.0))
+        radius, norm = self.c * math.sqrt(self.squared), math.sqrt(max(float(point @ product), 0.0))
         scale = radius / norm if norm > 0 else 0.0
         slope = self.mean + scale * product
         value = float(point @ slope)
@@ -210,7 +210,7 @@ class CAGrad(ProductsMethod, RoundedMethod):
 
     def exact(self, evidence: Evidence) -> Tensor:
         """1/M + v from all gradients."""
-        weights = RoundedMethod.weigh(self, evidence)
+        weights = self.weights_of(evidence)
         added = weights - 1 / self.objectives
         if "gramian" in evidence.findings and evidence.momentum is None and added.sum() > 0:
             self.note_gap(evidence, evidence.findings["gramian"], added / added.sum())

@@ -49,11 +49,15 @@ def forest(bars: Sequence[Bar], looks: Mapping[str, Look]) -> Any:
     return interactive.plot(
         traces,
         {
-            "xaxis": interactive.AXIS | x | {"zerolinecolor": "#444", "automargin": True},
+            "xaxis": interactive.AXIS | x | {"zerolinecolor": "#444"},
             "yaxis": interactive.AXIS | y,
-            "height": max(LEAST, 70 + ROW * len(rows)),
         },
     )
+
+
+def height(bars: Sequence[Bar]) -> int:
+    """How high a forest is, in pixels."""
+    return max(LEAST, 70 + ROW * len({(bar.metric, bar.label, bar.timed) for bar in bars}))
 
 
 def reached(figure: Reached, looks: Mapping[str, Look]) -> Any:

@@ -66,7 +66,9 @@ def front(figure: FrontFigure, looks: Mapping[str, Look]) -> list[Any]:
         x, y = (AXIS | name | {"exponentformat": "power"} for name in names)
         return [plot(traces, {"xaxis": x, "yaxis": y | {"automargin": True}})]
     walls = {"gridcolor": GRID, "backgroundcolor": "white", "zerolinecolor": "#bbb"}
-    scene = {f"{axis}axis": walls | name for axis, name in zip("xyz", names, strict=True)}
+    scene: dict[str, Any] = {
+        f"{axis}axis": walls | name for axis, name in zip("xyz", names, strict=True)
+    }
     scene["camera"] = {"eye": {"x": 1.6, "y": 1.6, "z": 1.1}}
     return [plot(traces, {"scene": scene, "margin": {"l": 0, "r": 0, "t": 0, "b": 0}})]
 

@@ -323,19 +323,21 @@ def _search_figure(figure: search.SearchFigure, style: Mapping[str, Look]) -> Vi
 
 def _diagnosis(found: Diagnosed, style: Mapping[str, Look]) -> View:
     """A diagnosis: its sentence, its tables and its figures."""
-    forest = [diagnosis_plots.forest(found.bars, style)] if found.bars else []
+    bars, high = found.bars, {"height": diagnosis_plots.height(found.bars)}
+    forest = [_plotted(diagnosis_plots.forest(bars, style)) | high] if bars else []
+    reached = [_plotted(diagnosis_plots.reached(figure, style)) for figure in found.reached]
     return {
         "found": found,
         "gains": gains(found.content),
         "chosen": chosen(found.content),
         "remarks": remarks(found.content),
         "figures": [
-            {"title": title, "caption": caption, "panels": [_plotted(plot) for plot in plots]}
-            for title, caption, plots in (
+            {"title": title, "caption": caption, "panels": panels}
+            for title, caption, panels in (
                 (FOREST, FOREST_NOTE, forest),
-                (REACHED, REACHED_NOTE, [diagnosis_plots.reached(f, style) for f in found.reached]),
+                (REACHED, REACHED_NOTE, reached),
             )
-            if plots
+            if panels
         ],
     }
 

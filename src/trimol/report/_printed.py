@@ -91,10 +91,9 @@ def front(figure: FrontFigure, looks: Mapping[str, Look]) -> dict[str, bytes]:
     A printed picture of points in space does not say where they are.
     """
     pairs = [*combinations(range(len(figure.axes)), 2)]
-    wide = {"width": 2 * WIDTH} if figure.parallel else {}
-    panels = 1 if figure.parallel else len(pairs)
+    panels, width = (1, 2 * WIDTH) if figure.parallel else (len(pairs), WIDTH)
     with _drawing():
-        canvas, axes = _panels(panels, below=_rows(figure.labels, panels), **wide)
+        canvas, axes = _panels(panels, width=width, below=_rows(figure.labels, panels))
         for ax, pair in zip(axes, pairs, strict=False):
             if figure.parallel:
                 _parallel(ax, figure, looks)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimol.errors import conflict_over_runs
-from trimol.methods._registry import BASELINE
 from trimol.report._numbers import (
     count,
     counts,
@@ -20,6 +19,7 @@ from trimol.report._numbers import (
 )
 from trimol.report._runs import Comparison, Setting, columns, flattened, last, unmoved
 from trimol.report._triangle import AXES, Triangle
+from trimol.runs._diagnosis_file import FILE as DIAGNOSIS
 from trimol.runs._sentences import compared
 from trimol.runs.statistics import finite_mean
 from trimol.runs.store import DIRECTION, StoredRun
@@ -175,14 +175,15 @@ def _compared(comparison: Comparison) -> str:
 def _found(comparison: Comparison) -> list[str]:
     """What differs from static weighting beyond noise: by the rule of `trimol.runs.verdict`."""
     finished = {s.label: s.runs for s in comparison.settings if s.finished}
-    if len(finished) < 2:
-        return []
-    first = next(
-        (s.label for s in comparison.settings if s.finished and s.method == BASELINE),
-        next(iter(finished)),
-    )
-    others = {label: runs for label, runs in finished.items() if label != first}
-    return compared(*judge_runs({first: finished[first], **others}))
+    if any(map(_judged_already, (run for runs in finished.values() for run in runs))):
+        return ["These are the final runs of the diagnosis above, which judges them."]
+    return compared(*judge_runs(finished)) if len(finished) > 1 else []
+
+
+def _judged_already(run: StoredRun) -> bool:
+    """Whether it is a final run of a diagnosis: in runs/METHOD/SETTING/seed-N of its folder."""
+    above = run.path.resolve().parents
+    return len(above) > 3 and (above[3] / DIAGNOSIS).exists()
 
 
 def _unmoved(comparison: Comparison) -> list[str]:

@@ -11,7 +11,7 @@ from trimol.runs.statistics import Interval, finite_mean
 AXES = (
     ("optimization", "R_opt"),
     ("generalization", "|R_gen|"),
-    ("distance from avoiding conflict", "E_ca"),
+    ("distance from the conflict-avoiding direction", "E_ca"),
 )
 MOST_DECADES = 6
 MOST_WHISKERS = 8  # settings; beyond, whiskers would hide the points

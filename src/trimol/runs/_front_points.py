@@ -181,8 +181,8 @@ def judged(points: Sequence[FrontPoint], among: Sequence[Space]) -> tuple[FrontP
     for own in _fronts(points):
         for space in among:
             finite = [p for p in own if all(map(math.isfinite, p.values[space.name]))]
-            on = fronts.nondominated(lowered(finite, space)) if finite else []
-            best = {id(p) for p, kept in zip(finite, on, strict=True) if kept}
+            kept = fronts.nondominated(lowered(finite, space))
+            best = {id(p) for p, on in zip(finite, kept, strict=True) if on}
             for p in own:
                 marks[id(p)][space.name] = id(p) not in best
     return tuple(replace(p, dominated=marks[id(p)]) for p in points)

@@ -64,6 +64,14 @@ class RunFolders:
             _move(tuning / key, final)
         make_folder(final / key)
 
+    def only(self, finals: Sequence[Series]) -> None:
+        """Put the final runs of all other series aside: they are of another study."""
+        kept = {series.folder for series in finals}
+        make_folder(self.path / FINAL)
+        for folder in sorted((self.path / FINAL).iterdir()):
+            for other in sorted(folder.iterdir()) if folder.name not in kept else ():
+                _move(other, self.path / TUNING / folder.name)
+
     def _place(self, series: Series, candidate: Candidate) -> Path:
         key = series.key(candidate)
         final = self.path / FINAL / series.folder / key

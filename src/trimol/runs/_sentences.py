@@ -31,7 +31,7 @@ def sentence(tried: "Trial") -> str:
     verdict = tried.verdict
     if verdict.use == verdict.baseline:
         told = setting(tried.settings[verdict.baseline])
-        return f"Stay with {verdict.baseline} {told}: {_why_not(verdict, tried.costs)}."
+        return f"Stay with {verdict.baseline} {told}: {why_not(verdict, tried.costs)}."
     return f"Use {verdict.use} {setting(tried.settings[verdict.use])}: {_why(verdict, tried)}."
 
 
@@ -44,7 +44,7 @@ def compared(verdict: Verdict, errors: Verdict) -> list[str]:
     told += [_traded(verdict, m) for m, kind in kinds.items() if kind == "trades"]
     worse = [_lost(verdict, m) for m, kind in kinds.items() if kind == "loses"]
     if not told:
-        told = [_no_better(verdict)]
+        told = [_no_better(verdict, than=f" than {verdict.baseline}")]
     return [_capital("; ".join([*told, *worse])) + ".", *_errors(errors)]
 
 
@@ -85,13 +85,14 @@ def setting(candidate: Candidate) -> str:
 def percent(share: float) -> str:
     """A share that is not exceeded, in per cent: rounded up to two digits.
 
-    >>> percent(0.00401), percent(0.123), percent(0.0)
-    ('0.41 %', '13 %', '0 %')
+    >>> percent(0.00401), percent(0.123), percent(12.31), percent(0.0)
+    ('0.41 %', '13 %', '1300 %', '0 %')
     """
     if not share or not math.isfinite(share):
         return "0 %" if not share else "∞ %"
     unit = 10.0 ** (math.floor(math.log10(100 * share)) - 1)
-    return f"{math.ceil(round(100 * share / unit, 9)) * unit:.3g} %"
+    shown = math.ceil(round(100 * share / unit, 9)) * unit
+    return f"{shown:.0f} %" if shown >= 100 else f"{shown:.3g} %"
 
 
 def change(gain: Gain) -> str:
@@ -132,41 +133,43 @@ def _why(verdict: Verdict, tried: "Trial") -> str:
     return f"{', '.join(parts)}; {cost}" + (f", at equal time {_listed(timed)}" if timed else "")
 
 
-def _why_not(verdict: Verdict, costs: dict[str, float]) -> str:
-    parts = [_no_better(verdict)]
-    for method in verdict.methods:
-        at_samples, at_time = verdict.kind(method, "samples"), verdict.kind(method)
-        if at_samples == "wins" and at_time != "wins":
-            parts = [p for p in parts if not p.startswith("no method")]
-            parts.append(
-                f"{_won(verdict, method)} at equal samples, but not at equal time: a step costs "
-                f"{costs[method]:.2g} times as much"
-            )
-    if len(parts) == 1 and verdict.methods and any(g.n > 1 for g in verdict.gains):
-        best = max(verdict.methods, key=lambda name: _mean(verdict.of(name, "samples")))
-        which = "the best of them" if len(verdict.methods) > 1 else "it"
-        parts.append(f"{which} costs {costs[best]:.2g} times as much")
-    return "; ".join(parts)
+def why_not(verdict: Verdict, costs: dict[str, float]) -> str:
+    """Why to stay with the baseline."""
+    kinds = {method: verdict.kind(method, "samples") for method in verdict.methods}
+    told = [
+        f"{_won(verdict, method)} at equal samples, but not at equal time: a step costs "
+        f"{costs[method]:.2g} times as much"
+        for method, kind in kinds.items()
+        if kind == "wins"
+    ]
+    told += [_traded(verdict, method) for method, kind in kinds.items() if kind == "trades"]
+    return "; ".join(told or [_no_better(verdict), *_cost_of_the_best(verdict, costs)])
 
 
-def _no_better(verdict: Verdict) -> str:
+def _cost_of_the_best(verdict: Verdict, costs: dict[str, float]) -> list[str]:
+    if not any(gain.n > 1 for gain in verdict.gains):
+        return []
+    best = max(verdict.methods, key=lambda name: _mean(verdict.of(name, "samples")))
+    which = "the best of them" if len(verdict.methods) > 1 else "it"
+    return [f"{which} costs {costs[best]:.2g} times as much"]
+
+
+def _no_better(verdict: Verdict, than: str = "") -> str:
     """That no method is better, and what cannot be excluded."""
     limit = verdict.limit
     if not verdict.gains:
         return "no method came to an end"
     if limit is None or limit.most is None:
         return "one seed cannot tell a difference from luck"
-    trades = [method for method in verdict.methods if verdict.kind(method) == "trades"]
-    if trades:
-        return "; ".join(_traded(verdict, method) for method in trades)
     name = "no method is" if len(verdict.methods) > 1 else f"{verdict.methods[0]} is not"
     most = limit.most
     if most > LARGE:
+        how_much = percent(most) if math.isfinite(most) else "a gain"
         return (
-            f"{name} better beyond noise, though {limit.n} seeds cannot exclude "
-            f"{percent(most)} on {limit.metric}"
+            f"{name} better{than} beyond noise, though {limit.n} seeds cannot exclude "
+            f"{how_much} on {limit.metric}"
         )
-    return f"{name} better by more than {percent(most)} on any metric"
+    return f"{name} better{than}{f' by more than {percent(most)}' if most else ''} on any metric"
 
 
 def _won(verdict: Verdict, method: str) -> str:
@@ -175,7 +178,7 @@ def _won(verdict: Verdict, method: str) -> str:
 
 
 def _traded(verdict: Verdict, method: str) -> str:
-    own = _largest(verdict.of(method))
+    own = _largest(verdict.of(method, "samples"))
     better = [change(gain) for gain in own if gain.better]
     worse = [change(gain) for gain in own if gain.worse]
     return f"{method} trades {_listed(better)} for {_listed(worse)}"

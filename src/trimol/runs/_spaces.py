@@ -61,9 +61,9 @@ class Range:
 
 @dataclass(frozen=True)
 class Simplex:
-    """Weights of the objectives, at least 0, that sum to one.
+    """Weights of the objectives, above 0, that sum to one.
 
-    With ``steps`` k, those that are multiples of 1/k.
+    With ``steps`` k, those that are multiples of 1/k, 0 among them.
     """
 
     steps: int | None = None
@@ -150,7 +150,8 @@ def ends(own: Space, objectives: int) -> list[Any]:
     if isinstance(own, Range):
         whole = own.kind == "int"
         return [int(end) if whole else end for end in (own.low, own.high)]
-    return [[1 / objectives] * objectives]
+    corner = [1.0, *[0.0] * (objectives - 1)]
+    return [[1 / objectives] * objectives, *([corner] if own.steps else [])]
 
 
 def at_edge(value: Any, own: Space) -> bool:
@@ -192,8 +193,8 @@ def _typed(value: float, own: Range) -> float:
 
 
 def _shares(sizes: Sequence[float]) -> list[float]:
-    """Shares of a whole, to four decimals, that sum to one all the same."""
-    shares = [round(size / sum(sizes), 4) for size in sizes]
+    """Shares of a whole, to four decimals and none of them 0, that sum to one all the same."""
+    shares = [max(1e-4, round(size / sum(sizes), 4)) for size in sizes]
     largest = shares.index(max(shares))
     shares[largest] = round(shares[largest] + 1 - sum(shares), 4)
     return shares

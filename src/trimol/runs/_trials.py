@@ -3,6 +3,7 @@
 Trials are ordinary runs that are looked at on validation data alone: test data are never looked at.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -305,11 +306,11 @@ class Work:
         try:
             while self._round(sources, at_once):
                 pass
-        except Interrupted as stop:
+        except (Interrupted, KeyboardInterrupt) as stop:  # the latter between runs
             raise Interrupted(
                 f"interrupted after {len(self.done)} trials, and all is saved: run the same "
                 "command again to go on",
-                stop.code,
+                getattr(stop, "code", 130),
             ) from None
         for method in sources:
             own = [trial for trial in self.done if trial.method == method]
@@ -404,7 +405,7 @@ class Work:
                 if name not in run.record:
                     raise BadValue(f"goals must name metrics of the task, found {name!r}")
             each.append({name: run.record[name] for name in names})
-        missing = [name for own in each for name, value in own.items() if value != value]
-        note = note or (f"{missing[0]} is NaN" if missing else "")
+        missing = [n for own in each for n, value in own.items() if not math.isfinite(value)]
+        note = note or (f"{missing[0]} is NaN or infinite" if missing else "")
         means = {name: fmean(own[name] for own in each) for name in names if not note}
         return replace(trial, values=means, each=tuple(each), folders=folders, note=note)

@@ -7,13 +7,13 @@ that the choice has not seen, and judged on test data (:mod:`trimol.runs.verdict
 many steps as the baseline has, once with as many as take the baseline's time.
 
 In the folder, ``tuning-only/`` has the trials, ``runs/`` the final runs, ``costs-….json`` the
-measured cost of a step, so that a study that is resumed has the same steps, and ``stopped-….json``
-after how many rounds of trials the time was up, if it was.
+measured cost of a step, so that a study that is resumed has the same steps, and ``stopped-….json``,
+where time is limited, how many rounds of trials there were, and how many beyond the edges.
 """
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, median
@@ -36,7 +36,7 @@ from trimol.runs._judging import standing
 from trimol.runs._lock import locked
 from trimol.runs._run_folders import RunFolders, Wanted
 from trimol.runs._tuning_tables import of_candidates
-from trimol.runs.comparison import paired
+from trimol.runs.comparison import numbers, paired
 from trimol.runs.config import task_of
 from trimol.runs.statistics import Interval, Paired, bootstrap
 from trimol.runs.store import StoredRun
@@ -169,7 +169,7 @@ def trial(
         stage: Told in a few words what is being done.
 
     Raises:
-        Diverged: Every setting of a contender did.
+        Diverged: Every setting of static weighting did, or every final run.
     """
     path = Path(folder)
     work = _Work(plan, path, watch, stage or (lambda _: None), jobs=jobs, on=on)
@@ -195,7 +195,7 @@ class _Work:
     ) -> None:
         self.plan, self.path, self.stage = plan, folder, stage
         task = task_of(plan.task, plan.options)
-        self.ways = ways_of_task(task)
+        self.ways = _ways_of_task(task)
         self.held_out = held_out(task)
         count = plan.trials or usual_trials(len(task.objectives))
         self.series = {name: self._series(name, task, count) for name in plan.contenders}
@@ -207,6 +207,8 @@ class _Work:
         self.scales: dict[str, float] = {}
         self.notes: list[str] = []
         self.began = time.monotonic()
+        self.stops_file = folder / f"{part_name('stopped', _facts(plan))}.json"
+        self.stops = files.read_json(self.stops_file) if self.stops_file.exists() else {}
 
     def result(self) -> Trial:
         """All of it."""
@@ -264,16 +266,15 @@ class _Work:
         longest = max(len(series.candidates) for series in self.series.values())
         size = longest if self.plan.minutes is None else ROUND
         rounds = math.ceil(longest / size)
-        file = self.path / f"{part_name('stopped', _facts(self.plan))}.json"
-        allowed = files.read_json(file)["rounds"] if file.exists() else rounds
-        for number in range(min(rounds, allowed)):
+        allowed = self.stops.get("rounds", rounds)
+        for number in range(allowed):
             self.stage(f"trials, round {number + 1} of {rounds}")
             part = slice(number * size, (number + 1) * size)
             self._execute({n: series.candidates[part] for n, series in self.series.items()})
-            if number + 1 < rounds and self._late():
+            if self._late("rounds"):
                 allowed = number + 1
-                files.write_json(file, {"rounds": allowed})
                 break
+        self._stop("rounds", allowed)
         if allowed < rounds:
             self.notes.append(
                 f"The time was up after {allowed * size} of {longest} trials of each contender."
@@ -282,11 +283,31 @@ class _Work:
             name: replace(series, candidates=series.candidates[: allowed * size])
             for name, series in self.series.items()
         }
+        self._leave_out()
         self.scales = self._scales()
 
-    def _late(self) -> bool:
+    def _leave_out(self) -> None:
+        """A method of which no setting came to an end is out; without a baseline all is."""
+        for name in self.plan.methods:
+            notes = [_failure(runs, self.ways) for runs in self.tried[name].values()]
+            if all(notes):
+                del self.series[name]
+                self.notes.append(
+                    f"{name} is not considered: no setting of it came to an end: {notes[0]}"
+                )
+
+    def _late(self, what: str) -> bool:
+        """Whether the time is up, unless it is known how many there are to be."""
         minutes = self.plan.minutes
-        return minutes is not None and time.monotonic() - self.began > 60 * minutes
+        if minutes is None or what in self.stops:
+            return False
+        return time.monotonic() - self.began > 60 * minutes
+
+    def _stop(self, what: str, count: int) -> None:
+        """Note down how many there were: a study that is resumed has as many."""
+        if self.plan.minutes is not None:
+            self.stops[what] = count
+            files.write_json(self.stops_file, self.stops)
 
     def _execute(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """Run candidates with every tuning seed."""
@@ -302,11 +323,13 @@ class _Work:
     def _extend(self) -> None:
         """Try more beyond the edges, until what is best lies inside, or nothing is gained."""
         best = {name: self._best(name) for name in self.series}
-        for number in range(EXTENSIONS):
-            more = {name: found for name in best if (found := self._beyond(name))}
-            if not more:
-                return
-            self.stage(f"beyond the edges of what was tried, {number + 1}")
+        allowed, done = self.stops.get("extensions", EXTENSIONS), 0
+        while more := {name: found for name in best if (found := self._beyond(name))}:
+            if done == allowed or self._late("extensions"):
+                self._at_an_edge(more, done)
+                break
+            done += 1
+            self.stage(f"beyond the edges of what was tried, {done}")
             count = sum(map(len, more.values()))
             self.folders.count.total += count * self.plan.steps * self.plan.tuning_seeds
             self._execute(more)
@@ -315,11 +338,13 @@ class _Work:
                 self.series[name] = replace(series, candidates=(*series.candidates, *own))
             after = {name: self._best(name) for name in more}
             best = {n: score for n, score in after.items() if score - best[n] > self._worth}
+        self._stop("extensions", done)
+
+    def _at_an_edge(self, names: Iterable[str], done: int) -> None:
+        why = f"after {done} extensions" if done == EXTENSIONS else "as the time was up"
         self.notes += [
-            f"{name}: after {EXTENSIONS} extensions the best setting is still at an edge of what "
-            "was tried."
-            for name in best
-            if self._beyond(name)
+            f"{name}: {why}, the best setting is still at an edge of what was tried."
+            for name in names
         ]
 
     def _best(self, name: str) -> float:
@@ -357,14 +382,14 @@ class _Work:
 
     def _scores(self, runs: Sequence[StoredRun | Diverged]) -> list[float]:
         """One number a seed, larger for the better: the mean of all metrics, each in its scale."""
-        values = [validated(run, self.ways) for run in runs if isinstance(run, StoredRun)]
+        values = [_validated(run, self.ways) for run in runs if isinstance(run, StoredRun)]
         columns = {metric: [own[metric] for own in values] for metric in self.ways}
         return standing(columns, self.ways, self.scales)
 
     def _scales(self) -> dict[str, float]:
         """The sizes of the metrics: of the middle one of the baseline's first trials."""
         values = [
-            validated(run, self.ways)
+            _validated(run, self.ways)
             for runs in self.tried[BASELINE].values()
             if not _failure(runs, self.ways)
             for run in runs
@@ -400,6 +425,7 @@ class _Work:
             for n, series in even.items()
             if steps[n] < self.plan.steps
         }
+        self.folders.only([*even.values(), *timed.values()])
         for group in (even, timed):
             for name, series in group.items():
                 self.folders.choose(series, settings[name])
@@ -431,29 +457,65 @@ class _Work:
         volumes: Mapping[str, Sequence[float]],
     ) -> Verdict:
         base = runs[BASELINE]
+        if not base:
+            raise Diverged(f"every final run of {BASELINE} diverged: there is nothing to judge by")
+        if len(base) < self.plan.seeds:
+            self.notes.append(
+                f"{BASELINE} diverged in {self.plan.seeds - len(base)} of {self.plan.seeds} final "
+                "runs: it is judged by the others, which flatters it."
+            )
+        ways = self._known(base)
+        methods = [name for name in self.series if name != BASELINE]
+        sure = [name for name in methods if self._complete(name, runs, timed, ways)]
+        self.notes += [
+            f"{name} is not considered: it diverged in final runs, or lacks numbers of them."
+            for name in methods
+            if name not in sure
+        ]
         pairs = [
             pair
-            for name in self.plan.methods
+            for name in sure
             for pair in (
-                *_pairs(name, base, runs[name], self.ways),
-                *_pairs(name, base, timed.get(name, ()), self.ways, timed=True),
+                *_pairs(name, base, runs[name], ways),
+                *_pairs(name, base, timed.get(name, ()), ways, timed=True),
             )
         ]
         reached = [
             Pair(name, HYPERVOLUME, Paired(volumes[BASELINE], volumes[name]))
-            for name in self.plan.methods
+            for name in sure
             if volumes
         ]
-        incomplete = [n for n in self.plan.methods if len(runs[n]) < self.plan.seeds]
-        sure = [pair for pair in pairs if pair.method not in incomplete]
-        for name in incomplete:
-            self.notes.append(f"{name} diverged in final runs: it is not considered.")
-        return judge(sure, self.ways, baseline=BASELINE, sizes=self.scales, reached=reached)
+        return judge(pairs, ways, baseline=BASELINE, sizes=self.scales, reached=reached)
+
+    def _known(self, base: Sequence[StoredRun]) -> Ways:
+        """The metrics that are numbers in all final runs of the baseline."""
+        known = {m: way for m, way in self.ways.items() if all(_has(run, m) for run in base)}
+        self.notes += [
+            f"{metric} is not judged by: on test data it is NaN or infinite with {BASELINE}."
+            for metric in self.ways
+            if metric not in known
+        ]
+        if not known:
+            raise Diverged(f"no metric of {BASELINE} on test data is a number")
+        return known
+
+    def _complete(
+        self,
+        name: str,
+        runs: Mapping[str, Sequence[StoredRun]],
+        timed: Mapping[str, Sequence[StoredRun]],
+        ways: Ways,
+    ) -> bool:
+        """Whether all final runs of a method came to an end, with numbers on test data."""
+        groups = [runs[name], *([timed[name]] if name in timed else [])]
+        return all(len(own) == self.plan.seeds for own in groups) and all(
+            _has(run, metric) for own in groups for run in own for metric in ways
+        )
 
     def _points(self, name: str) -> list[list[dict[str, float]]]:
         """Every setting's metrics on validation data, seed by seed; those that came to an end."""
         return [
-            [validated(run, self.ways) for run in runs if isinstance(run, StoredRun)]
+            [_validated(run, self.ways) for run in runs if isinstance(run, StoredRun)]
             for runs in self.tried[name].values()
             if not _failure(runs, self.ways)
         ]
@@ -487,7 +549,7 @@ class _Work:
         }
 
 
-def ways_of_task(task: Task) -> Ways:
+def _ways_of_task(task: Task) -> Ways:
     """What a task is judged by: its goals' metrics, else its losses; and which way is better."""
     named = {metric: way for metrics in task.goals.values() for metric, way in metrics.items()}
     return named or dict.fromkeys(task.objectives, "lower")
@@ -512,7 +574,7 @@ def held_out(task: Task) -> int:
     return samples // HELD_OUT
 
 
-def validated(run: StoredRun, ways: Ways) -> dict[str, float]:
+def _validated(run: StoredRun, ways: Ways) -> dict[str, float]:
     """A run's metrics (or losses) on validation data."""
     record = run.record
     found = {m: record.get(f"validation/{m}", record.get(f"validation_loss/{m}")) for m in ways}
@@ -526,12 +588,17 @@ def validated(run: StoredRun, ways: Ways) -> dict[str, float]:
     return {metric: value for metric, value in found.items() if value is not None}
 
 
+def _has(run: StoredRun, metric: str) -> bool:
+    """Whether a run has a number on test data, which is finite."""
+    return math.isfinite(numbers(run.record).get(metric, math.nan))
+
+
 def _failure(runs: Sequence[StoredRun | Diverged], ways: Ways) -> str:
     """Why a setting is out of question; empty if it is not."""
     for run in runs:
         if isinstance(run, Diverged):
             return str(run)
-        for metric, value in validated(run, ways).items():
+        for metric, value in _validated(run, ways).items():
             if not math.isfinite(value):
                 return f"{metric} on validation data became NaN or infinite"
     return ""

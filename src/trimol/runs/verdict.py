@@ -23,6 +23,7 @@ from functools import cached_property
 from statistics import fmean
 from typing import Literal
 
+from trimol.methods._registry import BASELINE
 from trimol.runs.comparison import ERRORS, paired
 from trimol.runs.statistics import LEVEL, Paired, holm, interval
 from trimol.runs.store import StoredRun
@@ -209,20 +210,32 @@ def judge(
     return Verdict(baseline, best, found.gains, found.reached)
 
 
-def judge_runs(runs: Mapping[str, Sequence[StoredRun]]) -> tuple[Verdict, Verdict]:
+def judge_runs(
+    runs: Mapping[str, Sequence[StoredRun]], baseline: str | None = None
+) -> tuple[Verdict, Verdict]:
     """Finished runs of one task by the rule, and their errors by the same.
 
-    The first are the baseline.
     Holm's correction is for all numbers of the runs, as in `trimol.runs.differences`.
+
+    Args:
+        runs: By label.
+        baseline: What the others are compared with; by default static weighting, where it is
+            among them, else the first.
     """
-    first, *others = runs
+    first = baseline or _usual_baseline(runs)
     pairs = [
         Pair(name, metric, pair)
-        for name in others
+        for name in runs
+        if name != first
         for metric, pair in paired(runs[first], runs[name]).items()
     ]
     lower: Ways = dict.fromkeys(ERRORS, "lower")
     return judge(pairs, ways_of(runs), baseline=first), judge(pairs, lower, baseline=first)
+
+
+def _usual_baseline(runs: Mapping[str, Sequence[StoredRun]]) -> str:
+    named = (name for name, own in runs.items() if own and own[0].config.method == BASELINE)
+    return next(named, next(iter(runs)))
 
 
 def ways_of(runs: Mapping[str, Sequence[StoredRun]]) -> dict[str, Better]:

@@ -145,7 +145,7 @@ def _show(study: "Study") -> None:
 
     from trimol.cli._tables import draw, grid
 
-    console = Console(highlight=False, markup=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     console.print(study.title, style="bold")
     methods = compared(study.rows)
     if methods:
