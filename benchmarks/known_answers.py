@@ -272,7 +272,8 @@ class Late(Known):
         """A common slope, and two bowls in x2 that open towards x1 = 0."""
         slope = (1 + x[0].square()).sqrt() - 1
         gate = torch.sigmoid(6 * (1 - x[0]))
-        sides = torch.stack([x[1] - 1, x[1] + 1]).square() / 2
+        # No larger, or the gate makes a minimum of its own at x1 = 1, where equal weights stay.
+        sides = torch.stack([x[1] - 1, x[1] + 1]).square() / 4
         return slope + gate * sides
 
 

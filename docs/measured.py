@@ -262,7 +262,7 @@ def _right(rows: list[Row]) -> str:
     """The shares that are right, over all tasks."""
     seen, tried = (sum(row[key] for row in rows) for key in ("n", "tried"))
     right = sum(row["regime_right"] for row in rows)
-    text = f"Regimes: {right} of {seen} right ({_share(right / seen)})."
+    text = f"Regimes: {right} of {seen} right ({right / seen / PER_CENT:.1f} %)."
     if not tried:
         return text
     use = sum(row["use_right"] for row in rows)

@@ -98,8 +98,10 @@ def test_min_norm_weights_collapse_and_equal_ones_do_not(answers):
 @pytest.mark.parametrize("name", ["bowls", "late"])
 def test_equal_weights_are_the_best_there_is(answers, name):
     task = made(answers, name)
-    best = {"bowls": 0.5, "late": 0.66}[name]
-    assert worst(task, "static", lr=0.1) < best * 1.03
+    # The least of all points of a fine grid, whatever way leads there.
+    grid = torch.cartesian_prod(*[torch.linspace(-5, 5, 201, dtype=torch.float64)] * 2)
+    least = min(float(task.values(x).max()) for x in grid[::3])
+    assert worst(task, "static", lr=0.1) < least * 1.03
 
 
 def test_they_train_together(answers, tmp_path):

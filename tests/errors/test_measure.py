@@ -408,5 +408,10 @@ def test_weights_of_any_sum_are_compared_on_the_simplex() -> None:
     assert one.conflict is not None
     assert one.conflict > 0.1
     assert ten.conflict == pytest.approx(one.conflict, rel=1e-12)
-    with pytest.raises(ValueError, match=r"weights must have a positive sum, found \[0.0, 0.0\]"):
+    near, below = (
+        trimol.measure(losses, [x], train=train, weights=weights).conflict
+        for weights in ([-5.0, 5.0 + 1e-9], [-5.0, 5.0 - 1e-9])
+    )
+    assert near == pytest.approx(below, rel=1e-6)  # no matter on which side of zero their sum is
+    with pytest.raises(ValueError, match=r"weights must not all be 0, found \[0.0, 0.0\]"):
         trimol.measure(losses, [x], train=train, weights=[0.0, 0.0])

@@ -111,6 +111,25 @@ def test_product_goes_another_way_only_for_hooks_that_change_something(harmless:
             product(first, second, weights, [w], route="tangents")
 
 
+@pytest.mark.parametrize("route", ["tangents", "double-vjp"])
+def test_opposed_gradients_of_one_parameter_are_not_taken_for_a_hook(route: Any) -> None:
+    """What is held against each other cancels to rounding: its size says nothing then."""
+    w = torch.tensor([0.7], requires_grad=True)
+
+    def opposed(hook: Callable[[Tensor], Any]) -> Tensor:
+        y = 1.1 * w
+        y.register_hook(hook)
+        return torch.cat([y.square(), (y - 3).square()])
+
+    weights = torch.tensor([0.3, 0.7])
+    found = product(opposed(lambda g: None), opposed(lambda g: None), weights, [w], route=route)
+    slopes = torch.tensor([2 * 1.1 * 0.77, 2 * 1.1 * (0.77 - 3)])
+    torch.testing.assert_close(found, slopes * (slopes @ weights))
+    if route == "tangents":
+        with pytest.raises(ValueError, match="a hook or a backward pass"):
+            product(opposed(lambda g: 2 * g), opposed(lambda g: 2 * g), weights, [w], route=route)
+
+
 def test_a_hook_on_the_loss_vector() -> None:
     w = leaf(4, 4)
     first, second = losses(w), losses(w)

@@ -64,3 +64,19 @@ def test_bad_hyperparameters():
         trimol.Tchebycheff([x], 2, prefer=[1.0, 0.0])
     with pytest.raises(ValueError, match="ideal must have 2 entries, one per objective, found"):
         trimol.Tchebycheff([x], 2, ideal=[1.0])
+
+
+@pytest.mark.parametrize("method", ["tchebycheff", "stch", "pbi", "pmgda"])
+def test_a_preference_among_losses_that_are_all_below_their_ideal_is_refused(method):
+    """There p (f − z) is the lowest where p is the largest."""
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+
+    def step(losses, **options):
+        made = trimol.methods.get(method)([x], objectives=2, **options)
+        return made(losses)
+
+    with pytest.raises(ValueError, match=r"ideal must be below the losses .* found losses that"):
+        step(x.square() - 9, prefer=[0.9, 0.1])
+    step(x.square() - 9, prefer=[0.9, 0.1], ideal=[-9.0, -9.0])
+    step(x.square() - 9, prefer=[0.5, 0.5])  # which prefers nothing
+    step(x.square() - 2, prefer=[0.9, 0.1])  # one of them is above

@@ -1,5 +1,6 @@
 """Fronts whose points are several in one run: many models at once, or one that is told which."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,62 @@ def test_all_kinds_are_compared_by_one_reference(line: str, tmp_path: Path) -> N
     assert all(found.indicator("hypervolume", name, test)[0] > 0 for name in by)
     again = front(line, by, folder=tmp_path / "a", points=2, steps=20)
     assert again.points == found.points
+
+
+def test_what_is_given_to_the_conditioned_task_is_its_own(line: str, tmp_path: Path) -> None:
+    by, common = ["static", "conditioned"], {"folder": tmp_path / "a", "points": 2, "steps": 5}
+    given = {"hyperparameters": {"conditioned": {"penalty": 2.0}}, "lr": {"conditioned": 0.03}}
+    front(line, by, **common, **given)
+    runs = {run.config.task: run.config for run in store.find(tmp_path / "a")}
+    assert runs["conditioned"].lr == 0.03
+    assert runs["conditioned"].task_options["penalty"] == 2.0
+    assert runs[line].lr == 0.1
+    with pytest.raises(ValueError, match="lr must be of static, conditioned, found 'stch'"):
+        front(line, by, **common, lr={"stch": 1.0})
+
+
+def test_a_corner_can_be_asked_of_a_conditioned_model(line: str, tmp_path: Path) -> None:
+    corners = [[1.0, 0.0], [0.0, 1.0]]
+    found = front(line, ["conditioned"], folder=tmp_path / "a", points=corners, steps=20)
+    assert [p.preference for p in found.points] == [(1.0, 0.0), (0.0, 1.0)]
+    assert found.points[0].values["train"] != found.points[1].values["train"]
+
+
+def test_an_option_of_the_task_is_not_taken_for_one_of_the_task_around(tmp_path: Path) -> None:
+    (tmp_path / "line.py").write_text(
+        LINE.replace("    def model", "    def __init__(self, *, points=3): pass\n\n    def model")
+    )
+    task, options = f"{tmp_path / 'line.py'}:Line", {"points": 7}
+    with pytest.raises(ValueError, match="task_options: points is an option of population, too"):
+        front(task, ["hvgrad"], folder=tmp_path, points=2, steps=5, task_options=options)
+    assert len(front(task, ["hvgrad"], folder=tmp_path, points=2, steps=5).points) == 2
+
+
+def test_a_folder_that_is_used_again_has_its_new_models(tmp_path: Path) -> None:
+    (tmp_path / "line.py").write_text(
+        LINE.replace(
+            "3 * x[i::3]", f"float(Path({str(tmp_path)!r}, 'slope').read_text()) * x[i::3]"
+        ).replace("import torch", "from pathlib import Path\nimport torch", 1)
+    )
+    name = str(tmp_path / "line.py")
+    for slope in ("3", "-3"):
+        (tmp_path / "slope").write_text(slope)
+        shutil.rmtree(tmp_path / "a", ignore_errors=True)
+        found = front(name, ["hvgrad"], folder=tmp_path / "a", points=1, steps=50)
+    (point,), task = found.points, tasks.load(name)
+    model = torch.nn.ModuleList([task.model()])
+    model.load_state_dict(store.load(point.folder).parameters)
+    expected = [loss.item() for loss in task.losses(model[0], task.data().test)]
+    np.testing.assert_allclose(point.values["test"], expected, rtol=1e-5)
+
+
+def test_weights_whose_sum_is_negative_stop_no_front(line: str, tmp_path: Path) -> None:
+    common = {"points": 6, "steps": 3, "lr": 0.01, "batch_size": 8}
+    found = front(line, ["pbi"], folder=tmp_path / "a", **common)
+    assert len(found.points) == 6
+    records = [run.record for run in store.find(tmp_path / "a")]
+    assert min(record["weight/fit"] + record["weight/slope"] for record in records) < 0
+    assert all(np.isfinite(record["E_ca"]) for record in records)
 
 
 def test_a_model_that_cannot_be_told_is_refused_in_one_line(tmp_path: Path) -> None:

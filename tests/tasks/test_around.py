@@ -181,13 +181,16 @@ def test_features_are_told_by_a_gain_and_a_shift(tmp_path: Path) -> None:
     torch.testing.assert_close(task.losses_at(model, (x,), r), by_hand.square().mean(0))
 
 
+@pytest.mark.parametrize("of", ["digits", "pair"])
 @pytest.mark.parametrize(
     ("task", "method"),
     [("population", "hvgrad"), ("conditioned", "static"), ("conditioned", "modo")],
 )
-def test_runs_resume_bit_for_bit(tmp_path: Path, task: str, method: str) -> None:
+def test_runs_resume_bit_for_bit(
+    tmp_path: Path, pair: str, of: str, task: str, method: str
+) -> None:
     def new(seed: int = 0):
-        made = load(task, {"of": "digits", "hidden": 8})
+        made = load(task, {"of": "digits", "hidden": 8} if of == "digits" else {"of": pair})
         own = made.settings.get(method)
         given = {} if own is None else dict(own.method)
         return start(made, method, lr=0.05, batch_size=8, seed=seed, hyperparameters=given)
@@ -236,7 +239,27 @@ def test_bad_options(pair: str) -> None:
         Conditioned(of=pair, told="labels")
     with pytest.raises(ValueError, match="names no representation, found 'features'"):
         Conditioned(of=pair, told="features").model()
-    with pytest.raises(ValueError, match="prefer must be above 0"):
-        Conditioned(of=pair, prefer=[1.0, 0.0])
+    with pytest.raises(ValueError, match="prefer must sum to 1"):
+        Conditioned(of=pair, prefer=[1.0, 1.0])
     with pytest.raises(ValueError, match="penalty must be a finite number of at least 0"):
         Conditioned(of=pair, penalty=-1.0)
+
+
+@pytest.mark.parametrize("task", ["population", "conditioned"])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("raise KeyError('lost')", "pair.py, line {}: KeyError: 'lost'"),
+        ("return [w.square().mean()]", "losses() of Pair must return 2 losses"),
+    ],
+)
+def test_what_the_task_inside_does_wrong_is_one_line_with_its_file(
+    tmp_path: Path, capsys, task: str, line: str, said: str
+) -> None:
+    start = "        w = model(batch[0])\n"
+    text = PAIR.replace(start, f"{start}        {line}\n")
+    (tmp_path / "pair.py").write_text(text)
+    options = ["--option", f"of={tmp_path / 'pair.py'}", "--steps", "2", "--quiet"]
+    assert main(["run", task, *options, "--batch-size", "8", "--out", str(tmp_path / "run")]) != 0
+    (told,) = capsys.readouterr().err.splitlines()
+    assert said.format(text.splitlines().index(f"        {line}") + 1) in told

@@ -52,17 +52,20 @@ class LossVector:
 
 
 def checked_weights(weights: Tensor | Sequence[float] | None) -> Tensor | None:
-    """λ in float64, scaled to sum to one."""
+    """λ in float64, scaled to sum to one; where some are below zero, their absolute values.
+
+    The sum of weights of both signs (`trimol.PBI`'s) may be next to zero, or below it.
+    """
     if weights is None:
         return None
     given = torch.as_tensor(weights, dtype=torch.float64).detach().cpu()
     if given.dim() != 1 or not given.isfinite().all():
         raise BadValue(f"weights must be finite numbers in one dimension, found {weights!r}")
-    total = given.sum()
+    total = given.abs().sum()
     if not total > 0:
-        raise BadValue(f"weights must have a positive sum, found {given.tolist()}")
-    # What is on the simplex to single precision is left as it is, to the last bit.
-    return given if abs(total - 1) < 1e-6 else given / total
+        raise BadValue(f"weights must not all be 0, found {given.tolist()}")
+    # What sums to one in single precision is left as it is, to the last bit.
+    return given if abs(given.sum() - 1) < 1e-6 else given / total
 
 
 def check_rho(rho: float) -> None:

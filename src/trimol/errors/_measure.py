@@ -137,7 +137,8 @@ def measure(
         train: The training data S: any iterable of batches, gone over once.
         test: Data that was not trained on, which stands for the population.
         weights: λ, usually ``method.weights``. Needed for the conflict, which is between points of
-            the simplex: weights with another sum (some methods') are scaled to sum to one.
+            the simplex: weights with another sum (some methods') are scaled to sum to one, or
+            their absolute values are, where some weights are negative.
         rho: ρ of λ*_ρ.
         size: How many samples a batch holds, from the batch. By default the length that its
             tensors have in common (as `trimol.data.split` finds it). To be given for batches that

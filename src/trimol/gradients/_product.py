@@ -35,6 +35,7 @@ from trimol.gradients._tangents import push
 from trimol.gradients.losses import Losses, as_vector, entries
 
 Route = Literal["tangents", "double-vjp", "backwards"]
+_GOLDEN = (5**0.5 - 1) / 2  # the fractions of its multiples are far apart
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def _double_vjp(graph: Graph, vector: Sequence[Tensor]) -> Tensor:
         )
     except RuntimeError as error:
         raise Unsupported(str(error)) from error
-    _check_linear(graph, moved, vector, values.double().sum())
+    _check_linear(graph, moved, vector, values.double())
     return values
 
 
@@ -154,7 +155,8 @@ def _verify(graph: Graph, vector: Sequence[Tensor], values: Tensor) -> None:
 
     A hook is missed by tangents; a hook or a backward written in Python that leaves the graph
     (NumPy, ``.detach()``) would be differentiated to zero without a word. u gives every objective
-    the same share, so that an error in a small one is not lost beside a large one. A hook that
+    about the same share, so that an error in a small one is not lost beside a large one, but not
+    quite: two opposed gradients would cancel, and with them what a hook does to both. A hook that
     clips acts on large gradients, one that drops the small ones on those: none of the first u is
     above 1, where a backward of one loss starts, and none of the second is below.
     """
@@ -162,19 +164,24 @@ def _verify(graph: Graph, vector: Sequence[Tensor], values: Tensor) -> None:
     positive = sizes[sizes > 0]
     smallest = positive.min() if len(positive) else sizes.new_ones(())
     largest = sizes.max().clamp_min(smallest)
-    for scale in (smallest, largest):
+    uneven = 1 + torch.arange(len(sizes)).to(sizes) * _GOLDEN % 1  # from 1 to 2, no two alike
+    for scale, factor in ((smallest, uneven / 2), (largest, uneven)):
         least = torch.maximum(smallest, scale * graph.rounding**0.5)
-        shares = scale / sizes.clamp_min(least)
+        shares = factor * scale / sizes.clamp_min(least)
         moved = gradient(graph.losses, graph.params, shares)
-        _check_linear(graph, moved, vector, shares.to(graph.losses).double() @ values.double())
+        _check_linear(graph, moved, vector, shares.to(graph.losses).double() * values.double())
 
 
 def _check_linear(
-    graph: Graph, moved: Sequence[Tensor], vector: Sequence[Tensor], expected: Tensor
+    graph: Graph, moved: Sequence[Tensor], vector: Sequence[Tensor], terms: Tensor
 ) -> None:
-    """u ↦ Gu is linear, so ⟨Gu, v⟩ must be uᵀ(Gᵀv), to the coarsest rounding in the graph."""
-    scale = (norm(moved) * norm(vector)).item()
-    gap = abs((inner(moved, vector) - expected).item())
+    """u ↦ Gu is linear, so ⟨Gu, v⟩ must be uᵀ(Gᵀv), to the coarsest rounding in the graph.
+
+    The ``terms`` of that sum may cancel, and Gu with them: opposed gradients of one parameter do.
+    Rounding is as large as the terms are.
+    """
+    scale = max((norm(moved) * norm(vector)).item(), terms.abs().sum().item())
+    gap = abs((inner(moved, vector) - terms.sum()).item())
     if not gap <= scale * graph.rounding**0.6:
         raise Unsupported(
             "a hook or a backward pass written in Python is not linear or not differentiable"

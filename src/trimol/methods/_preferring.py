@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from trimol import _checks as checks
+from trimol._failures import BadValue
 from trimol.gradients import Evidence
 from trimol.methods.base import Method, Objectives, Options
 
@@ -51,8 +52,18 @@ class PreferringMethod(Method):
         self.ideal = checks.vector("ideal", zeros if ideal is None else ideal, objectives)
 
     def above_ideal(self, evidence: Evidence) -> Tensor:
-        """f − z, of this batch."""
-        return evidence.values().to(self.weights) - self.ideal.to(self.weights)
+        """f − z, of this batch.
+
+        Where all of it is below zero, p (f − z) is the lowest for what is preferred most: p would
+        mean its opposite.
+        """
+        above = evidence.values().to(self.weights) - self.ideal.to(self.weights)
+        if (above < 0).all(-1).any() and (self.prefer != self.prefer[..., :1]).any():
+            raise BadValue(
+                "ideal must be below the losses for prefer to mean what it says, found losses that "
+                f"are all below {self.ideal.tolist()}"
+            )
+        return above
 
 
 class GramianPreferringMethod(PreferringMethod):

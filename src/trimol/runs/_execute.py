@@ -82,7 +82,7 @@ def run_alone(config: RunConfig, path: Path, *, resume: bool, watch: Watch | Non
             return
         main = where.is_main_process
         journal = Journal(config, path if main else None, watch if main else None)
-        with stating([journal]), contained(config.task):
+        with stating([journal]), contained(config):
             program = _Alone(task_for(config), config)
             execution = Execution(program, [journal], path / store.CHECKPOINT, writes=main)
             journal.begin()
@@ -105,14 +105,14 @@ def stating(journals: Sequence[Journal]) -> Iterator[None]:
 
 
 @contextmanager
-def contained(task: str) -> Iterator[None]:
+def contained(config: RunConfig) -> Iterator[None]:
     """A task that ends the program ends its run instead, with one line that names the task."""
     try:
-        with blaming(task):
+        with blaming(config.task, config.task_options):
             yield
     except SystemExit as error:  # of code that is not in the task's file
         said = f"SystemExit: {error}".removesuffix(": ")
-        raise RunError(f"the task {task} left the program ({said})") from error
+        raise RunError(f"the task {config.task} left the program ({said})") from error
 
 
 def task_for(config: RunConfig) -> Task:

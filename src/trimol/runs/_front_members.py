@@ -9,7 +9,7 @@ from torch import nn
 from trimol.runs._front_points import LOSSES, METRIC, TEST
 from trimol.runs._preferences import Weights
 from trimol.runs.config import task_of
-from trimol.runs.store import StoredRun, load
+from trimol.runs.store import SUMMARY, StoredRun, load
 from trimol.tasks import _answers as answers
 from trimol.tasks.loading import blaming
 from trimol.training.assessment import scored
@@ -22,8 +22,8 @@ def measured(run: StoredRun, preference: Weights, member: int | None) -> dict[st
     config = run.config
     around = task_of(config.task, config.task_options)
     found: dict[str, Any] = {}
-    with blaming(config.task):
-        task, model = around.point(_model(run.path), preference, member)
+    with blaming(config.task, config.task_options):
+        task, model = around.point(_model(run.path, _written(run)), preference, member)
         data = answers.data(around, config.seed)
         for name, prefix in LOSSES.items():
             samples = getattr(data, name)
@@ -35,8 +35,13 @@ def measured(run: StoredRun, preference: Weights, member: int | None) -> dict[st
     return found
 
 
+def _written(run: StoredRun) -> int:
+    """When a run ended: the folder may have been emptied and used again since it was read."""
+    return (run.path / SUMMARY).stat().st_mtime_ns
+
+
 @lru_cache(_KEPT)
-def _model(folder: Path) -> nn.Module:
+def _model(folder: Path, written: int) -> nn.Module:
     """The model of a finished run, with its parameters at the end."""
     run = load(folder)
     model = answers.model(task_of(run.config.task, run.config.task_options))

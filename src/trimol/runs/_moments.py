@@ -246,7 +246,8 @@ def _scale(
         steps = Steps(optimizer)
     except (BadType, BadValue) as error:
         return None, (f"the optimizer's metric is not known: {error}",)
-    mean = combined_wide(weights, torch.stack([c.rows for c in clusters]).mean(0))
+    rows = torch.stack([cluster.rows for cluster in clusters]).mean(0)
+    mean = combined_wide(weights.to(rows.device), rows)
     scale = steps.flat(params)(mean.to(params[0].dtype)).scale / steps.unit(params)
     uniform = bool(scale.max() - scale.min() <= 1e-6 * scale.max())
     return (None if uniform else scale), ()

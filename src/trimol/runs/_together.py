@@ -138,7 +138,7 @@ def execute_together(unit: Unit, watch: Watch | None) -> dict[Path, Diverged]:
         ]
         _take_up(unit, journals)
         stack.enter_context(stating(journals))
-        stack.enter_context(contained(configs[0].task))
+        stack.enter_context(contained(configs[0]))
         program = _Together(task_for(configs[0]), unit)
         make_folder(unit.file.parent)
         advice = f"{len(configs)} runs together, saved in {{}}: run the same command again to go on"
@@ -282,7 +282,7 @@ def _name(jobs: Sequence[Job]) -> str:
 
 def _numbers(config: RunConfig) -> int:
     """The parameters and buffers of one run."""
-    with torch.random.fork_rng(devices=[]), blaming(config.task):
+    with torch.random.fork_rng(devices=[]), blaming(config.task, config.task_options):
         model = answers.model(task_of(config.task, config.task_options))
     return max(1, sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers())))
 

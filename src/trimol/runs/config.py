@@ -248,7 +248,7 @@ def steps_per_epoch(
         4
     """
     made = task_of(task, task_options)
-    with blaming(task):
+    with blaming(task, task_options):
         sampler = answers.sampler(made, answers.data(made), batch_size, growth=0.0, seed=0)
     return sampler.steps_per_epoch
 
@@ -265,7 +265,7 @@ def equal_steps(
     if growth == 0:
         return steps
     made = task_of(task, task_options)
-    with blaming(task):
+    with blaming(task, task_options):
         sampler = answers.sampler(made, answers.data(made), batch_size, growth=growth, seed=0)
     return sampler.steps_within(steps * sampler.budget(0))
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from trimol.runs.store import StoredRun
 from trimol.tasks import Task
 from trimol.tasks import _answers as answers
 from trimol.tasks._catalogue import CONDITIONED, POPULATION
-from trimol.tasks.loading import blaming
+from trimol.tasks.loading import blaming, find
 from trimol.training import Diverged
 
 CHECKPOINTS = 5  # of a run, if nothing interrupts it
@@ -96,7 +97,8 @@ def front(
         seeds: How often each front is made.
         batch_size: Samples per step.
         task_options: Keyword arguments of the task's constructor.
-        hyperparameters: Of some methods, by name; they go before the task's settings.
+        hyperparameters: Of some methods, by name; they go before the task's settings. Those of
+            ``"conditioned"`` are that task's options, such as ``{"penalty": 1.0}``.
         lr: α of all methods, or of some, by name.
         schedule: How α falls to 0 over the steps (``"constant"``, ``"linear"``, ``"cosine"``), for
             all methods, or for some, by name.
@@ -124,6 +126,8 @@ def front(
     """
     made = task_of(task, task_options)
     ways = _ways(by, hyperparameters or {})
+    _check_called(ways, hyperparameters=hyperparameters, lr=lr, schedule=schedule)
+    _check_options(ways, task_options or {})
     asked = _preferences(points, made)
     given_reference = _reference(reference, made)
     refine = whole_number("refine", refine, least=0)
@@ -178,6 +182,11 @@ class _Way:
     def label(self) -> str:
         return self.variant.label
 
+    @property
+    def called(self) -> str:
+        """By which name it is given hyper-parameters, a step size and a schedule."""
+        return CONDITIONED if self.around == CONDITIONED else self.variant.method
+
     def aims(self, preferences: Sequence[Weights]) -> list[_Aim]:
         """The points for some preferences; several models at once find their own places."""
         if self.around == POPULATION:
@@ -227,8 +236,8 @@ class _Runner:
 
     def _config(self, way: _Way, aim: _Aim, seed: int) -> RunConfig:
         variant, own = way.variant, self.own
-        name, settings = variant.method, self._placed(way.around)
-        common = (own["hyperparameters"] or {}).get(name, {})
+        name, common = variant.method, (own["hyperparameters"] or {}).get(way.called, {})
+        settings = self._placed(way.around, common)
         steer = methods.get(name).prefers
         alone = way.around is None and steer is not None
         told = {steer: list(aim.preference)} if alone and steer else {}
@@ -236,21 +245,22 @@ class _Runner:
         steps = equal_steps(settings["task"], name, self.steps, size, options)
         return configure(
             method=name,
-            hyperparameters={**common, **variant.hyperparameters, **told},
-            lr=first_given(variant.lr, own["lr"], name),
-            schedule=first_given(variant.schedule, own["schedule"], name),
+            hyperparameters={**(common if way.called == name else {}), **variant.hyperparameters}
+            | told,
+            lr=first_given(variant.lr, own["lr"], way.called),
+            schedule=first_given(variant.schedule, own["schedule"], way.called),
             steps=steps,
             seed=seed,
             score_every=steps if self.scored and alone else 0,
             **settings,
         )
 
-    def _placed(self, around: str | None) -> dict[str, Any]:
+    def _placed(self, around: str | None, common: Mapping[str, Any]) -> dict[str, Any]:
         """The settings of all runs, on a task around the given one if need be."""
         if around is None:
             return dict(self.settings)
         task, options = self.settings["task"], self.settings["task_options"]
-        several = {"points": self.points} if around == POPULATION else {}
+        several = {"points": self.points} if around == POPULATION else dict(common)
         return {
             **self.settings,
             "task": around,
@@ -354,6 +364,22 @@ def _ways(by: Sequence[str | Variant], common: Mapping[str, Mapping[str, Any]]) 
     """How fronts are made; no method may be given what says which point is meant."""
     made = variants(Variant(BASELINE, name) if name == CONDITIONED else name for name in by)
     return [_Way(v, CONDITIONED) if v.label == CONDITIONED else _way(v, common) for v in made]
+
+
+def _check_called(ways: Sequence[_Way], **given: Any) -> None:
+    """What is given by name must be for one of these."""
+    called = dict.fromkeys(way.called for way in ways)
+    for name, values in given.items():
+        other = [key for key in values if key not in called] if isinstance(values, Mapping) else []
+        if other:
+            raise BadValue(f"{name} must be of {', '.join(called)}, found {other[0]!r}")
+
+
+def _check_options(ways: Sequence[_Way], given: Mapping[str, Any]) -> None:
+    """An option of the task must not mean another thing to the task around it."""
+    for around in {way.around for way in ways if way.around is not None}:
+        if both := given.keys() & signature(find(around)).parameters.keys():
+            raise BadValue(f"task_options: {min(both)} is an option of {around}, too")
 
 
 def _way(variant: Variant, common: Mapping[str, Mapping[str, Any]]) -> _Way:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
 
-from trimol._checks import above_zero, nonnegative, one_of, positive, simplex
+from trimol._checks import nonnegative, one_of, positive, simplex
 from trimol._failures import BadValue
+from trimol.tasks import _answers as answers
 from trimol.tasks._around import Around
 from trimol.tasks.task import Batch, Task
 
@@ -126,11 +127,11 @@ class Conditioned(Around):
         self.objectives, self.goals = self.inner.objectives, self.inner.goals
         self.alpha = positive("alpha", alpha)
         self.penalty = nonnegative("penalty", penalty)
-        self.prefer = above_zero("prefer", simplex(prefer, len(self.objectives), "prefer"))
+        self.prefer = simplex(prefer, len(self.objectives), "prefer")
 
     def model(self) -> Conditional:
         """A new model of the task, and what tells it the preference."""
-        inner = self.inner.model()
+        inner = answers.model(self.inner)
         features = self.told == "features"
         place = self.inner.representation(inner) if features else inner
         if place is None:
@@ -166,7 +167,7 @@ class Conditioned(Around):
     ) -> tuple[Task, nn.Module]:
         """This task with another preference in eval mode, and the one model."""
         told = copy(self)
-        told.prefer = above_zero("prefer", simplex(preference, len(self.objectives), "prefer"))
+        told.prefer = simplex(preference, len(self.objectives), "prefer")
         return told, model
 
     def losses(self, model: nn.Module, batch: Batch) -> Tensor:
@@ -201,7 +202,7 @@ class Conditioned(Around):
     def tally(self, model: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
         """The task's, at ``prefer``."""
         with _telling(model, self.prefer) as inner:
-            return self.inner.tally(inner, batch)
+            return answers.tally(self.inner, inner, batch)
 
     def conclude(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         """The task's."""
@@ -209,7 +210,7 @@ class Conditioned(Around):
 
     def counts(self, batch: Batch) -> Tensor | None:
         """The task's."""
-        return self.inner.counts(batch)
+        return answers.counts(self.inner, batch)
 
     def shared(self, model: nn.Module) -> Iterator[Parameter]:
         """What the task shares, and what tells the model the preference."""

@@ -113,6 +113,11 @@ def file_of(name: str) -> Path | None:
     return None
 
 
+def _written_in(name: str, options: Mapping[str, Any] | None) -> Path | None:
+    """The user's file: of a task around another one, that one's."""
+    return file_of(name) or file_of(str((options or {}).get("of", "")))
+
+
 def with_path(name: str, change: Callable[[Path], object]) -> str:
     """The name of a task with another path of its file; a built-in one's as it is.
 
@@ -131,7 +136,7 @@ def source(name: str, options: Mapping[str, Any] | None = None) -> str | None:
     >>> source("digits") is None
     True
     """
-    file = file_of(name) or file_of(str((options or {}).get("of", "")))
+    file = _written_in(name, options)
     return None if file is None else hashlib.sha256(_text(file)).hexdigest()
 
 
@@ -196,12 +201,13 @@ def _text(file: Path) -> bytes:
 
 
 @contextmanager
-def blaming(name: str) -> Iterator[None]:
+def blaming(name: str, options: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Turn what a user's task file raises into one line that names the file and the line.
 
-    Errors of a built-in task, and those that did not come up through the file, stay as they are.
+    The options say which task another one is around. Errors of a built-in task, and those that did
+    not come up through the file, stay as they are.
     """
-    file = file_of(name)
+    file = _written_in(name, options)
     try:
         yield
     except KeyboardInterrupt as stop:

@@ -10,6 +10,7 @@ from torch.nn import Parameter
 from trimol import methods
 from trimol._checks import count
 from trimol.methods._registry import outline
+from trimol.tasks import _answers as answers
 from trimol.tasks._around import Around
 from trimol.tasks.task import Batch, Settings, Task
 
@@ -66,7 +67,7 @@ class Population(Around):
 
     def model(self) -> nn.ModuleList:
         """K new models, each with its own start."""
-        return nn.ModuleList(self.inner.model() for _ in self._places)
+        return nn.ModuleList(answers.model(self.inner) for _ in self._places)
 
     def point(
         self, model: nn.Module, preference: Sequence[float], member: int | None
@@ -80,7 +81,7 @@ class Population(Around):
 
     def counts(self, batch: Batch) -> Tensor | None:
         """Those of the task, K times."""
-        counted = self.inner.counts(batch)
+        counted = answers.counts(self.inner, batch)
         return None if counted is None else counted.repeat(self.points)
 
     def metrics(self, model: nn.Module, batch: Batch) -> Mapping[str, Tensor]:
@@ -96,7 +97,7 @@ class Population(Around):
         return {
             _of(name, k): value
             for k, member in enumerate(_members(model))
-            for name, value in self.inner.tally(member, batch).items()
+            for name, value in answers.tally(self.inner, member, batch).items()
         }
 
     def conclude(self, sums: Mapping[str, Tensor]) -> dict[str, float]:

@@ -33,6 +33,7 @@ from trimol._extras import require
 from trimol._failures import BadValue, Diverged
 from trimol.data import IndependentDraws, split
 from trimol.gradients import _reduce as reduce
+from trimol.gradients._hooks import WATCH
 from trimol.methods import Method
 from trimol.methods import _handshake as handshake
 from trimol.tasks import Batch, Data, Task
@@ -239,6 +240,7 @@ def _step(run: Run, watch: Callable[[Run], None] | None) -> None:
 def scalar(run: Run) -> Tensor:
     """What the method makes of the losses of the next step: as many draws as it takes."""
     run.method.meet(lambda: handshake.of_model(run.model))
+    WATCH.look()  # hooks of before are on no graph of this step, the first after a resume or not
     (indices,) = run.sampler.indices(run.step)
     draws = [drawn(run, part) for part in split(indices, _parts(run))]
     vectors = [draw.losses for draw in draws]
