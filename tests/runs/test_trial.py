@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 
+import polars
 import pytest
 import torch
 from hypothesis import given
@@ -17,7 +18,7 @@ from trimol._failures import BadValue
 from trimol.runs import _costs as costs
 from trimol.runs import trial as trials
 from trimol.runs._candidates import Candidate
-from trimol.runs._grids import beyond_weights, grid, usual_trials
+from trimol.runs._grids import SCHEDULES, around, grid, usual_trials
 from trimol.runs._sentences import sentence
 from trimol.runs.store import CONFIG, StoredRun, find
 from trimol.runs.trial import Trial, TrialPlan, held_out, trial
@@ -171,7 +172,7 @@ def _config(method: str):
 
 def test_time_that_is_up_ends_the_trials_in_their_order(monkeypatch, tmp_path):
     monkeypatch.setattr(trials, "ROUND", 2)
-    monkeypatch.setattr(trials, "EXTENSIONS", 0)
+    monkeypatch.setattr(trials, "ROUNDS", 0)
     short = replace(PLAN, minutes=1e-9)
     done = trial(short, tmp_path, jobs=1)
     assert "after 2 of 4 trials" in done.notes[0]
@@ -181,11 +182,11 @@ def test_time_that_is_up_ends_the_trials_in_their_order(monkeypatch, tmp_path):
     assert trial(short, tmp_path, jobs=1).tuning.equals(done.tuning)
 
 
-def test_nothing_is_tried_beyond_the_edges_after_the_time_is_up(monkeypatch, tmp_path):
+def test_nothing_is_tried_around_the_best_after_the_time_is_up(monkeypatch, tmp_path):
     plan = replace(PLAN, minutes=1e-9)
     done = trial(plan, tmp_path, jobs=1)
     assert set(dict(done.tuning.group_by("method").len().iter_rows()).values()) == {4}
-    assert any("as the time was up, the best setting is still at an edge" in n for n in done.notes)
+    assert any("as the time was up, what lies around the best" in n for n in done.notes)
     monkeypatch.setattr(trials.time, "monotonic", lambda: 0.0)
     again = trial(plan, tmp_path, jobs=1)
     assert (again.tuning.equals(done.tuning), again.notes) == (True, done.notes)
@@ -331,22 +332,53 @@ def test_every_method_has_as_many_different_candidates(method, objectives, trial
             assert sum(value) == pytest.approx(1, abs=1e-5)
 
 
-@given(st.integers(2, 5), st.integers(0, 4), st.integers(1, 6))
-def test_weights_are_followed_beyond_every_edge(objectives, lean, rounds):
-    """One objective matters a million times as much: the weights get there."""
-    lean %= objectives
-    tried = grid("static", objectives, Settings(lr=0.1), usual_trials(objectives))
-    best = max(tried, key=lambda c: c.hyperparameters["weights"][lean])
-    for _ in range(rounds):
-        more = beyond_weights(best, tried)
-        assert all(min(c.hyperparameters["weights"]) > 0 for c in more)
-        tried += more
-        further = max(tried, key=lambda c: c.hyperparameters["weights"][lean])
-        assert further.hyperparameters["weights"][lean] > best.hyperparameters["weights"][lean]
-        best = further
+@given(
+    st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=5),
+    st.floats(1e-6, 1e6),
+    st.sampled_from(SCHEDULES),
+    st.sampled_from(trials.REACHES),
+)
+def test_neighbours_differ_in_one_thing(weights, lr, schedule, factor):
+    own = {"weights": weights, "gamma": 0.5, "seed": 0}
+    near = around(Candidate(lr, own, schedule=schedule), factor)
+    rates = [c.lr / lr for c in near if c.lr != lr]
+    assert rates == pytest.approx([factor, 1 / factor], rel=1e-2)
+    assert {c.schedule for c in near} == set(SCHEDULES)
+    for candidate in near:
+        name = [n for n, value in candidate.hyperparameters.items() if value != own[n]]
+        changed = (candidate.lr != lr) + (candidate.schedule != schedule) + len(name)
+        assert changed == 1
+        if name == ["weights"]:
+            found = candidate.hyperparameters["weights"]
+            assert sum(found) == pytest.approx(1, abs=1e-5)
+            assert min(found) > 0
+        assert candidate.hyperparameters["seed"] == 0
+    ratios = [c.hyperparameters["gamma"] for c in near if c.hyperparameters["gamma"] != 0.5]
+    assert ratios == pytest.approx([0.5 * factor, 0.5 / factor], rel=1e-2)
 
 
-def test_weights_inside_are_not_moved():
-    tried = [Candidate(1.0, {"weights": w}) for w in ([0.5, 0.5], [0.9, 0.1], [0.1, 0.9])]
-    assert beyond_weights(tried[0], tried) == []
-    assert beyond_weights(Candidate(1.0, {"weights": [0.0, 1.0]}), tried) == []
+def test_what_is_chosen_lies_inside_what_was_tried(found):
+    """Step size, weights and schedule together: better weights may want another step size."""
+    done, _ = found
+    assert not any("around the best" in note for note in done.notes)
+    for name, best in done.settings.items():
+        rows = done.tuning.filter(polars.col("method") == name).to_dicts()
+        tried = {_told(row) for row in rows}
+        near = [c for reach in trials.REACHES for c in around(best, reach)]
+        missing = [c for c in near if _told(_row_of(c, rows[0])) not in tried]
+        assert len(missing) < len(near) / 2, (
+            missing
+        )  # of those far away, what was better came first
+
+
+def _row_of(candidate, like):
+    own = {**candidate.hyperparameters, "lr": candidate.lr, "schedule": candidate.schedule}
+    return {name: own.get(name) for name in like}
+
+
+def _told(row):
+    def shown(value):
+        return [float(f"{v:.4g}") for v in value] if isinstance(value, list) else value
+
+    names = ("lr", "schedule", "weights", "gamma")
+    return json.dumps([shown(row.get(name)) for name in names])

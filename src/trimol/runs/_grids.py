@@ -55,26 +55,42 @@ def grid(method: str, objectives: int, settings: Settings, trials: int) -> list[
     ]
 
 
-def beyond_weights(candidate: Candidate, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidate with weights further out, where they are at an edge of the weights tried.
+def around(candidate: Candidate, factor: float) -> list[Candidate]:
+    """What lies next to a candidate: one thing changed at a time.
 
-    One objective at a time, by the factor of what was tried. What counts is how an objective weighs
-    beside the (geometric) mean.
+    The step size and every positive number of the method's own by the factor, up and down; of
+    weights, how much one objective weighs beside the others; and the other schedules.
 
     Example:
-        >>> tried = [Candidate(1.0, {"weights": w}) for w in ([0.5, 0.5], [0.9, 0.1])]
-        >>> beyond_weights(tried[1], tried)[0].hyperparameters["weights"]
-        [0.964289, 0.0357108]
+        >>> near = around(Candidate(1.0, {"weights": [0.5, 0.5]}), 10.0)
+        >>> [c.lr for c in near[:2]], [c.hyperparameters["weights"] for c in near[2:4]]
+        ([10.0, 0.1], [[0.909091, 0.0909091], [0.0909091, 0.909091]])
     """
-    return [
+    rates = [replace(candidate, lr=_rounded(candidate.lr * by)) for by in (factor, 1 / factor)]
+    own = [
         replace(candidate, hyperparameters={**candidate.hyperparameters, name: moved})
         for name, value in candidate.hyperparameters.items()
-        if _is_weights(value)
-        for moved in _further(
-            _relative(value),
-            [_relative(c.hyperparameters[name]) for c in candidates if name in c.hyperparameters],
-        )
+        for moved in _moved(value, factor)
     ]
+    schedules = [
+        replace(candidate, schedule=other) for other in SCHEDULES if other != candidate.schedule
+    ]
+    return [*rates, *own, *schedules]
+
+
+def _moved(value: Any, factor: float) -> list[Any]:
+    """A number or weights by a factor, up and down; nothing of what is neither."""
+    if _is_weights(value):
+        scaled = [
+            normal([*value[:place], weight * by, *value[place + 1 :]])
+            for place, weight in enumerate(value)
+            for by in (factor, 1 / factor)
+        ]
+        # Of two weights, one up is the other down.
+        return list({tuple(map(_rounded, weights)): weights for weights in scaled}.values())
+    if is_number(value) and value > 0:
+        return [_rounded(value * by) for by in (factor, 1 / factor)]
+    return []
 
 
 def _own(method: type[Method], objectives: int) -> list[dict[str, Any]]:
@@ -131,21 +147,3 @@ def _rounded(value: float) -> float:
 def _is_weights(value: Any) -> bool:
     numbers = isinstance(value, list | tuple) and all(is_number(v) and v > 0 for v in value)
     return numbers and len(value) > 1
-
-
-def _relative(weights: Sequence[float]) -> list[float]:
-    """Weights beside their geometric mean, to four digits."""
-    middle = math.exp(math.fsum(map(math.log, weights)) / len(weights))
-    return [float(f"{weight / middle:.4g}") for weight in weights]
-
-
-def _further(own: Sequence[float], tried: Sequence[Sequence[float]]) -> list[list[float]]:
-    more: dict[tuple[float, ...], list[float]] = {}
-    for place, ratio in enumerate(own):
-        levels = sorted({weights[place] for weights in tried})
-        if len(levels) < 2 or ratio not in (levels[0], levels[-1]):
-            continue
-        beside = levels[1] if ratio == levels[0] else levels[-2]
-        moved = normal([*own[:place], ratio * ratio / beside, *own[place + 1 :]])
-        more.setdefault(tuple(_rounded(weight) for weight in moved), moved)
-    return list(more.values())

@@ -1,14 +1,14 @@
 """Tuned static weighting against tuned methods, at equal samples and at equal time.
 
 Every contender has as many trials: its own hyper-parameters (for static weighting, the weights) ×
-step sizes × schedules. The best on validation data is chosen; where it is at an edge of what was
-tried, there is more tried beyond it, until it is inside. What is chosen is run again with seeds
-that the choice has not seen, and judged on test data (:mod:`trimol.runs.verdict`): once with as
-many steps as the baseline has, once with as many as take the baseline's time.
+step sizes × schedules. Then what lies around the best on validation data is tried, and around what
+is better, until nothing near is. What is chosen is run again with seeds that the choice has not
+seen, and judged on test data (:mod:`trimol.runs.verdict`): once with as many steps as the baseline
+has, once with as many as take the baseline's time.
 
 In the folder, ``tuning-only/`` has the trials, ``runs/`` the final runs, ``costs-….json`` the
 measured cost of a step, so that a study that is resumed has the same steps, and ``stopped-….json``,
-where time is limited, how many rounds of trials there were, and how many beyond the edges.
+where time is limited, how many rounds of trials there were, and how many around the best.
 """
 
 import math
@@ -28,9 +28,9 @@ from trimol._failures import BadValue
 from trimol.maths.fronts import hypervolume
 from trimol.methods._registry import BASELINE
 from trimol.runs import _storage as files
-from trimol.runs._candidates import Candidate, Series, beyond
+from trimol.runs._candidates import Candidate, Series
 from trimol.runs._costs import step_costs
-from trimol.runs._grids import beyond_weights, grid, usual_trials
+from trimol.runs._grids import around, grid, usual_trials
 from trimol.runs._journal import Progress
 from trimol.runs._judging import standing
 from trimol.runs._lock import locked
@@ -46,9 +46,10 @@ from trimol.tasks import _answers as answers
 from trimol.tasks.task import Settings, Task
 from trimol.training import Diverged
 
-EXTENSIONS = 8  # how often there is more tried beyond an edge
+REACHES = (10**0.5, 10**0.25)  # by how much a setting's neighbours differ: far ones first
+ROUNDS = 12  # how often neighbours are tried
 HELD_OUT = 5  # one sample in so many, where a task has no validation data
-PLATEAU = 1e-3  # of the size of the metrics: an extension that gains less is the last
+PLATEAU = 1e-3  # of the size of the metrics: neighbours that gain less are no better
 FEWEST = 10  # samples of train, or none is held out
 ROUND = 9  # trials of each contender between looks at the clock, where time is limited
 MOST_METRICS = 6  # exact hypervolumes of more take too long
@@ -64,7 +65,7 @@ class TrialPlan:
         task: A task's name, or ``path/to/file.py:Class``.
         methods: The methods that are to beat static weighting.
         options: The task's options.
-        trials: Settings tried of each contender, before edges are extended; None: 9 for each
+        trials: Settings tried of each contender, before those around the best; None: 9 for each
             objective and 9 more.
         steps: Steps of every run.
         batch_size: Samples a step.
@@ -213,7 +214,7 @@ class _Work:
     def result(self) -> Trial:
         """All of it."""
         self._try_all()
-        self._extend()
+        self._search()
         rows = {name: self._rows(name) for name in self.series}
         settings = {name: self._chosen(name, own) for name, own in rows.items()}
         costs = self._costs(settings)
@@ -320,30 +321,44 @@ class _Work:
         for (series, candidate, _), run in zip(wanted, self.folders.execute(wanted), strict=True):
             self.tried[series.label].setdefault(series.key(candidate), []).append(run)
 
-    def _extend(self) -> None:
-        """Try more beyond the edges, until what is best lies inside, or nothing is gained."""
-        best = {name: self._best(name) for name in self.series}
-        allowed, done = self.stops.get("extensions", EXTENSIONS), 0
-        while more := {name: found for name in best if (found := self._beyond(name))}:
-            if done == allowed or self._late("extensions"):
-                self._at_an_edge(more, done)
+    def _search(self) -> None:
+        """Try what lies around the best, and around what is better, until nothing near is."""
+        reach = dict.fromkeys(self.series, 0)
+        allowed, done = self.stops.get("neighbours", ROUNDS), 0
+        while more := self._neighbours(reach):
+            if done == allowed or self._late("neighbours"):
+                self._not_inside(more, done)
                 break
             done += 1
-            self.stage(f"beyond the edges of what was tried, {done}")
+            self.stage(f"around the best so far, {done}")
             count = sum(map(len, more.values()))
             self.folders.count.total += count * self.plan.steps * self.plan.tuning_seeds
+            best = {name: self._best(name) for name in more}
             self._execute(more)
             for name, own in more.items():
                 series = self.series[name]
                 self.series[name] = replace(series, candidates=(*series.candidates, *own))
-            after = {name: self._best(name) for name in more}
-            best = {n: score for n, score in after.items() if score - best[n] > self._worth}
-        self._stop("extensions", done)
+                reach[name] += self._best(name) - best[name] <= self._worth
+        self._stop("neighbours", done)
 
-    def _at_an_edge(self, names: Iterable[str], done: int) -> None:
-        why = f"after {done} extensions" if done == EXTENSIONS else "as the time was up"
+    def _neighbours(self, reach: dict[str, int]) -> dict[str, list[Candidate]]:
+        """What was not tried yet around each contender's best: near it once nothing far is left."""
+        more = {}
+        for name, series in self.series.items():
+            best = self._chosen(name, self._rows(name))
+            while reach[name] < len(REACHES):
+                near = {series.key(c): c for c in around(best, REACHES[reach[name]])}
+                new = [c for key, c in near.items() if key not in self.tried[name]]
+                if new:
+                    more[name] = new
+                    break
+                reach[name] += 1
+        return more
+
+    def _not_inside(self, names: Iterable[str], done: int) -> None:
+        why = f"after {done} rounds" if done == ROUNDS else "as the time was up"
         self.notes += [
-            f"{name}: {why}, the best setting is still at an edge of what was tried."
+            f"{name}: {why}, what lies around the best setting was not tried in full."
             for name in names
         ]
 
@@ -352,16 +367,9 @@ class _Work:
 
     @property
     def _worth(self) -> float:
-        """What a score must gain for an edge to be followed further."""
+        """What a score must gain for a neighbour to be better."""
         single = next(iter(self.scales.values())) if len(self.ways) == 1 else 1.0
         return PLATEAU * single
-
-    def _beyond(self, name: str) -> list[Candidate]:
-        series = self.series[name]
-        best = self._chosen(name, self._rows(name))
-        more = [*beyond(best, series.candidates), *beyond_weights(best, series.candidates)]
-        new = {series.key(candidate): candidate for candidate in more}
-        return [candidate for key, candidate in new.items() if key not in self.tried[name]]
 
     def _rows(self, name: str) -> list[dict[str, Any]]:
         """What became of every candidate: `of_candidates`."""
