@@ -25,12 +25,14 @@ _fresh: "weakref.WeakSet[Method]" = weakref.WeakSet()
 def look_at_optimizer(method: "Method") -> None:
     """When the optimizer of this fresh method's parameters steps next: is it fresh, too?"""
     _fresh.add(method)
-    _listen()
 
 
 @functools.cache
-def _listen() -> None:
-    """Once a process: a hook cannot remove itself while the optimizer goes through its hooks."""
+def listen() -> None:
+    """Once a process: a hook cannot remove itself while the optimizer goes through its hooks.
+
+    Before any graph that a method is given: a hook that comes later might be one on the graph.
+    """
     register_optimizer_step_pre_hook(_look)
 
 

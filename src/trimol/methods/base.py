@@ -27,7 +27,7 @@ from trimol.methods import _handshake as handshake
 from trimol.methods._info import Info
 from trimol.methods._inherited import inherit_arguments
 from trimol.methods._reach import Reach
-from trimol.methods._restart import look_at_optimizer
+from trimol.methods._restart import listen, look_at_optimizer
 
 # A forward and a backward, in backwards, which are twice as long as a forward.
 PLAIN_STEP = 1.5
@@ -151,6 +151,7 @@ class Method(nn.Module):
         guard: bool = False,
     ) -> None:
         super().__init__()
+        listen()
         self.params = tuple(checked(params, real=False))
         self.names = checks.names(objectives)
         self.objectives = len(self.names)
