@@ -2,7 +2,7 @@
 
     python benchmarks/products.py                      # the tables of docs/cost.md
     python benchmarks/products.py --networks mlp --objectives 16 --steps 12
-    python benchmarks/products.py --json > results/products.json
+    python benchmarks/products.py --json results/products.json      # then: python docs/measured.py
 
 How many products a step takes depends on how much the gradients change from step to step. So this
 is a training, with a fresh batch every step, the trunk weighed and the output layer plain. The
@@ -21,6 +21,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ from step_cost import table
 from torch import nn
 
 import trimol
+from trimol.runs._environment import environment, now
 
 Step = Callable[[], None]
 WARM, NOISE, ROUNDS = 4, 0.3, 3
@@ -187,7 +189,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--no-time", action="store_true", help="count passes only")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
     return parser.parse_args()
 
 
@@ -199,9 +201,16 @@ def main() -> None:
         found.append(row)
         if sys.stderr.isatty():
             print(*row.values(), file=sys.stderr)
-    if args.json:
-        print(json.dumps({"torch": torch.__version__, **vars(args), "rows": found}, indent=1))
-        return
+    if args.json is not None:
+        content = {
+            "study": "products",
+            "rows": found,
+            "training": {"steps": args.steps, "lr": args.lr},
+            "command": "python benchmarks/products.py --json results/products.json",
+            "created": now(),
+            "environment": environment(),
+        }
+        args.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     for value, unit in (("passes", "backwards per M"), ("ratio", "time as a multiple of plain")):
         own = [row for row in found if value in row]
         if own:

@@ -121,6 +121,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     content = {
+        "study": "ray_scaling",
         "rows": rows(taken(args.runs, args.rounds), args.runs),
         "folder": left_on_disk(),
         "command": "python benchmarks/ray_scaling.py --json results/ray_scaling.json",

@@ -62,6 +62,9 @@ def measured(name: str) -> str:
     found = study(what)
     if found is None:
         return f"Not measured yet: `{_command(what)}`."
+    if what == "products":
+        shown = _products(found["rows"], {"passes": "passes", "time": "ratio"}[part])
+        return f"{shown}\n\n{_made(what, found)}" if part == "time" else shown
     if what == "steps":
         return (
             f"{STEPS[part](found)}\n\n{_made(what, found)}"
@@ -209,6 +212,19 @@ def _compatibility(rows: list[Row]) -> str:
     ]
     table = _table(["torch", "Python", *columns[2:]], lines)
     return f"{table}\n\nFailed:\n\n{_notes(failed)}" if failed else table
+
+
+def _products(rows: list[Row], value: str) -> str:
+    """Passes over M, or times over plain, by network: contestants × numbers of objectives."""
+    parts = []
+    for network in dict.fromkeys(row["network"] for row in rows if value in row):
+        own = [row for row in rows if row["network"] == network and value in row]
+        sizes = sorted({row["objectives"] for row in own})
+        found = {(row["contestant"], row["objectives"]): f"{row[value]:.3g}" for row in own}
+        names = [name for name in CONTESTANTS if any((name, size) in found for size in sizes)]
+        lines = [[name, *(found.get((name, size), "") for size in sizes)] for name in names]
+        parts.append(_table([network, *(f"M = {size}" for size in sizes)], lines))
+    return "\n\n".join(parts)
 
 
 def _ray_scaling(rows: list[Row]) -> str:
@@ -481,6 +497,10 @@ def _share(value: float) -> str:
     return f"{value / PER_CENT:.0f} %"
 
 
+CONTESTANTS = (
+    *("bare loop", "TorchJD MGDA", "MGDA"),
+    *("MGDA, gap 0.3", "MGDA, gap 0.1", "MGDA, gap 0.01", "CAGrad, gap 0.1"),
+)
 LONG_RUN = "burgers, long"
 VARIANTS = {"published": "as published", "metric": "in the metric", "guarded": "guarded"}
 STEPS = {

@@ -137,7 +137,7 @@ def test_options_of_tasks_are_of_their_types(task: str, text: str, value: object
     ("method", "flags", "said"),
     [
         ("modo", {"gama": "1"}, "unknown flag --gama: the hyper-parameters of modo are --gamma, "),
-        ("modo", {"max_nrm": "1"}, "--every, --length, --max-norm, --heads"),
+        ("modo", {"max_nrm": "1"}, "--every, --cost, --length, --max-norm, --heads"),
         ("modo", {"max-nrm": "1"}, "unknown flag --max-nrm: the hyper-parameters of modo are --g"),
         ("modo", {"max_nrm": "1"}, "unknown flag --max_nrm: the hyper-parameters of modo are --g"),
         ("modo", {"gamma": "x"}, "--gamma must be a finite number, found 'x'"),

@@ -168,8 +168,8 @@ def test_what_is_not_usual_is_shown():
     assert "length" not in repr(trimol.MGDA([x], 2))
     shown = repr(trimol.MGDA([x], 2, length=MEAN, max_norm=2.5, heads="weighted"))
     assert shown == (
-        "MGDA(objectives=2, every=1, rho=0, normalize=none, length=mean gradient, max_norm=2.5, "
-        "heads=weighted)"
+        "MGDA(objectives=2, every=1, rho=0, normalize=none, solver=exact, length=mean gradient, "
+        "max_norm=2.5, heads=weighted)"
     )
     assert repr(trimol.NashMTL([x], 2)) == "NashMTL(objectives=2, every=1, max_norm=1)"
 

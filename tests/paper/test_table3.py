@@ -169,7 +169,9 @@ def test_a_grid_goes_on_where_its_edge_is_best(trials: list[RunConfig]) -> None:
 def test_the_search_extends_its_grid(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
 
-    def run(settings: list[RunConfig], seeds: list[int], *_: object) -> list[list[StoredRun]]:
+    def run(
+        settings: list[RunConfig], seeds: list[int], *_: object, **__: object
+    ) -> list[list[StoredRun]]:
         assert seeds == [10, 11]
         asked.extend(config.lr for config in settings)
         return [[looked_at(c, abs(math.log(c.lr / 25)) + 1)] for c in settings]

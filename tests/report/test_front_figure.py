@@ -153,6 +153,15 @@ def test_sentences_and_listing_say_what_the_points_do() -> None:
     assert rows["3+"][1] == ".10 .90"
 
 
+def test_models_that_a_given_reference_leaves_out_are_said() -> None:
+    front = replace(made(methods=("static",)), given=True, references={"test": (9, 1.9)})
+    whole = replace(front, spaces=front.spaces[:1])
+    said, _ = sentences(front_study(whole, Path("runs")))
+    assert "(without 1 model beyond the reference point)" in said  # (1.5, 2)
+    said, *_ = sentences(study(methods=("static",)))
+    assert "beyond" not in said
+
+
 def test_several_seeds_have_intervals_and_a_verdict() -> None:
     found = study(methods=("static", "stch"), seeds=4)
     first, _, apart, _ = sentences(found)
@@ -160,6 +169,7 @@ def test_several_seeds_have_intervals_and_a_verdict() -> None:
     assert "lower by more than the noise" in apart or "no difference" in apart
     rows = {row[0]: row for row in listing(found, "stch").rows}
     assert "±" in rows["1"][2]
+    assert listing(found, "stch").columns[-1] == "first seed's run"
 
 
 def test_the_page_shows_a_front_and_hostile_names_are_text(tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, FiniteFloat, ValidationError, model_validator
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from trimol.maths.fronts import nondominated
@@ -79,7 +79,7 @@ class Reach(BaseModel):
 class TrialFacts(BaseModel):
     """A trial as stored."""
 
-    metrics: dict[str, Literal["higher", "lower"]]
+    metrics: Annotated[dict[str, Literal["higher", "lower"]], Field(min_length=1)]
     contenders: dict[str, ContenderFacts]
     gains: list[GainFacts]
     hypervolume: dict[str, Reach]

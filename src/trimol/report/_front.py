@@ -176,7 +176,9 @@ def listing(study: Study, method: str) -> Table:
                 own[0]["folder"].rpartition("-")[2][:SHORT],
             )
         )
-    return Table((method, "preferred", *axes, "run"), tuple(rows))
+    several = study.tables[POINTS]["seed"].n_unique() > 1
+    last = "first seed's run" if several else "run"  # the losses are means over all
+    return Table((method, "preferred", *axes, last), tuple(rows))
 
 
 def _hollow(own: Sequence[dict[str, Any]], kind: str) -> str:
@@ -192,10 +194,23 @@ def _sentence(method: str, values: dict[tuple[str, str], Row], study: Study, kin
         f"{method}: {_brief(on['mean'], on['ci'])} of {count(points, 'point')} not dominated on "
         f"{_data(kind)}; hypervolume {interval(volume['mean'], volume['ci'])}"
     )
+    if beyond := _beyond(study, method, kind, volume):
+        text += f" (without {count(beyond, 'model')} beyond the reference point)"
     if (method, "igd") in values:
         distance = values[method, "igd"]
         text += f", IGD {interval(distance['mean'], distance['ci'])} from the true front"
     return f"{text}."
+
+
+def _beyond(study: Study, method: str, kind: str, volume: Row) -> int:
+    """How many models that are not dominated are not better than the reference in everything."""
+    signs = [1 if way == "lower" else -1 for way in volume["better"]]
+    limits = list(zip(_axes(study, kind), volume["reference"], signs, strict=True))
+    return sum(
+        any(p[f"{kind}/{axis}"] * sign >= limit * sign for axis, limit, sign in limits)
+        for p in _rows(study)
+        if p["method"] == method and not p[f"dominated/{kind}"]
+    )
 
 
 def _difference(row: Row) -> str:

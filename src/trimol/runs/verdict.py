@@ -12,7 +12,7 @@ its test losses, seed by seed against the baseline (same start, same samples). A
 A method *wins* if it is better on a metric and worse on none, at every budget it was run with. One
 that is better on some metrics and worse on others is a *trade*: it wins only if the hypervolume
 that its settings reach is larger, too, beyond noise and by more than the margin. In every other
-case the verdict is to stay with the baseline. With methods that do not differ from it, a winner is
+case the verdict is to stay with the baseline. With settings that do not differ from it, a winner is
 named in one study in twenty at most.
 """
 
