@@ -58,9 +58,16 @@ CELLS = [
 
 
 def run(seed: int, record: dict[str, float]) -> SimpleNamespace:
-    config = SimpleNamespace(seed=seed, lr=1.0, hyperparameters={}, steps=1, optimizer=None)
+    config = SimpleNamespace(
+        seed=seed, lr=1.0, hyperparameters={}, steps=1, optimizer=None, movement={}, method=""
+    )
     return SimpleNamespace(
-        config=config, record=record, objectives=tuple(TEST_SAMPLES), direction=torch.ones(1)
+        config=config,
+        record=record,
+        objectives=tuple(TEST_SAMPLES),
+        direction=torch.ones(1),
+        finished=True,
+        summary={},
     )
 
 
