@@ -317,7 +317,7 @@ def hyperparameters_of(method: str) -> tuple[str, ...]:
     """The names of a method's hyper-parameters, in the order of its constructor.
 
     >>> hyperparameters_of("static")
-    ('weights', 'every', 'length', 'max_norm', 'heads', 'metric', 'guard')
+    ('weights', 'every', 'cost', 'length', 'max_norm', 'heads', 'metric', 'guard')
     """
     parameters = inspect.signature(methods.get(method).__init__).parameters.values()
     own = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)

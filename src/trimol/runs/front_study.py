@@ -122,7 +122,7 @@ def front(
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     found = front("concave", ["stch"], folder=folder, points=3, steps=100)
         >>> [[round(loss, 1) for loss in point.values["test"]] for point in found.points]
-        [[0.0, 0.9], [0.6, 0.6], [0.9, 0.0]]
+        [[0.0, 1.0], [0.6, 0.6], [1.0, 0.0]]
     """
     made = task_of(task, task_options)
     ways = _ways(by, hyperparameters or {})
