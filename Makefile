@@ -2,11 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types format bench compatibility docs clean
+.PHONY: demo test lint types format coverage bench compatibility docs package clean
 
 demo: .venv/installed
-	$(BIN)/trimol compare digits --out runs/demo
+	$(BIN)/trimol reproduce fig1 --quick --out runs/demo
+	$(BIN)/trimol compare digits --steps 200 --seeds 3 --out runs/demo/digits
 	$(BIN)/trimol report runs/demo
+	@$(BIN)/python -c "import json; print(json.load(open('runs/demo/fig1/study.json'))['notes'][0])"
+	@echo "The picture: runs/demo/fig1/fig1.png. Everything, on one page: runs/demo/report.html"
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n auto --dist loadgroup
@@ -22,6 +25,12 @@ format: .venv/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The maths, the engine and the methods, branch by branch; below the floor it fails.
+coverage: .venv/installed
+	$(BIN)/python -m pytest -q -n auto --dist loadgroup --cov=trimol.maths --cov=trimol.gradients \
+		--cov=trimol.methods --cov-report=term --cov-report=html:build/coverage --cov-fail-under=95 \
+		tests/maths tests/gradients tests/methods src/trimol/maths src/trimol/gradients src/trimol/methods
+
 bench: .venv/installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
 	$(BIN)/python benchmarks/step_cost.py
@@ -33,7 +42,23 @@ compatibility: .venv/installed
 
 docs: .venv/installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'
-	$(BIN)/python -m sphinx -W -b html docs build/docs
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs src examples
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+	$(BIN)/python docs/check.py build/docs
+	$(BIN)/python -m pytest -q -n auto src tests/test_readme.py
+
+# A wheel and an sdist; the core alone in a clean environment, then the command.
+package: .venv/installed
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[package]'
+	rm -rf build/package build/clean
+	$(BIN)/python -m build --outdir build/package
+	$(BIN)/python -m twine check --strict build/package/*
+	$(PYTHON) -m venv build/clean
+	build/clean/bin/python -m pip install --quiet -c constraints.txt build/package/*.whl
+	cd build && clean/bin/python ../.ci/core_step.py
+	build/clean/bin/python -m pip install --quiet -c constraints.txt "$$(ls build/package/*.tar.gz)[studies,report]"
+	cd build && clean/bin/trimol doctor && clean/bin/trimol run digits --steps 20 --quiet --out $$(mktemp -d)/run
+	rm -rf build/clean
 
 clean:
 	rm -rf .venv build

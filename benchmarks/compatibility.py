@@ -2,7 +2,7 @@
 
     python benchmarks/compatibility.py 2.6.0 2.8.0            # under this Python
     python benchmarks/compatibility.py 2.15.0 --python python3.14
-    python docs/measured.py                                   # then docs/compatibility.md
+    python docs/measured.py                                   # then docs/reference/compatibility.md
 
 Each release gets an environment of its own, with trimol installed as users install it, and the
 tests are run against that. A release from PyPI brings CUDA libraries, 3 to 6 GB of them: one

@@ -1,12 +1,12 @@
 """A step of MoDo where the graph is not one of plain operators, beside the plain step.
 
-    python benchmarks/graphs.py                        # the table of docs/cost.md
-    python benchmarks/graphs.py --only lstm compiled --objectives 4
+    python benchmarks/graphs.py                        # the table of docs/understand/cost.md
+    python benchmarks/graphs.py --only lstm checkpointed --objectives 4
 
-Recurrent layers, sparse embeddings, a loss of its own kind (CTC), checkpointed blocks and compiled
-ones. Times are CPU times of one thread as multiples of ``sum(losses).backward()`` of the same model
-on the same samples: checkpointed beside checkpointed, compiled beside compiled. All are interleaved
-in random order; the median of the rounds is shown. *Loop*: two Jacobians by single backwards, as
+Recurrent layers, sparse embeddings, a loss of its own kind (CTC) and checkpointed blocks (for
+compiled models see ``compiled.py``). Times are CPU times of one thread as multiples of
+``sum(losses).backward()`` of the same model on the same samples. All are interleaved in random
+order; the median of the rounds is shown. *Loop*: two Jacobians by single backwards, as
 one would without trimol.
 """
 
@@ -83,14 +83,6 @@ class Blocks(nn.Module):
         return result.square().mean(0)
 
 
-class Encoder(Blocks):
-    """The same without checkpoints."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.output(self.trunk(x))
-        return result.square().mean(0)
-
-
 def sequences() -> Tensor:
     return torch.randn(32, 32, 64)
 
@@ -105,8 +97,6 @@ MODELS: dict[str, tuple[Callable[[int], nn.Module], Callable[[], Tensor]]] = {
         lambda m: Blocks(m, 64, 4),
         lambda: torch.randn(16, 32, 64),
     ),
-    "transformer, compiled": (Encoder, lambda: torch.randn(32, 32, 128)),
-    "transformer, compiled, one draw eager": (Encoder, lambda: torch.randn(32, 32, 128)),
 }
 
 
@@ -118,23 +108,22 @@ class Problem:
         make, draw = MODELS[name]
         self.model, self.draw = make(objectives), draw
         self.params = list(self.model.parameters())
-        self.second: Losses = torch.compile(self.model) if "compiled" in name else self.model
-        self.first: Losses = self.model if "eager" in name else self.second
+        self.losses: Losses = self.model
         self.method = trimol.MoDo(self.params, objectives=objectives)
 
     def plain(self, x: Tensor) -> None:
-        self.second(x).sum().backward()
+        self.losses(x).sum().backward()
 
     def halves(self, x: Tensor) -> None:
         one, two = x.chunk(2)
-        (self.second(one).sum() + self.second(two).sum()).backward()
+        (self.losses(one).sum() + self.losses(two).sum()).backward()
 
     def modo(self, x: Tensor) -> None:
         one, two = x.chunk(2)
-        self.method(self.first(one), self.second(two)).backward()
+        self.method(self.losses(one), self.losses(two)).backward()
 
     def loop(self, x: Tensor) -> None:
-        first, second = (self.second(part) for part in x.chunk(2))
+        first, second = (self.losses(part) for part in x.chunk(2))
         uniform = torch.full_like(second, 1 / len(second))
         rows = [self._row(loss) for losses in (first, second) for loss in losses.unbind()]
         jacobians = torch.stack(rows).view(2, len(first), -1)
@@ -159,7 +148,6 @@ def measure(name: str, objectives: int, rounds: int) -> tuple[dict[str, float], 
     problem = Problem(name, objectives)
     order = random.Random(0)
     taken: dict[str, list[float]] = {each: [] for each in CONTESTANTS}
-    # MoDo first: a model that is compiled for a plain step keeps no buffers for a second pass.
     names = ["MoDo", "two halves", "plain", "loop"]
     for number in range(rounds + 2):
         for each in names:

@@ -1,6 +1,6 @@
 """From evidence to weights with very many objectives: time, and how exact the solution is.
 
-    python benchmarks/many_objectives.py                    # M = 512: the table of docs/cost.md
+    python benchmarks/many_objectives.py  # M = 512: docs/understand/cost.md
     python benchmarks/many_objectives.py --objectives 64
 
 Every method computes weights once, in float64, from random gradients of M objectives: independent
@@ -13,7 +13,7 @@ weights are no solution of a problem (a step, a random order) have none.
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +49,9 @@ class Given:
 
     def jacobian(self) -> Tensor:
         return self.rows
+
+    def rows_of(self, places: Sequence[int]) -> Tensor:
+        return self.rows[list(places)]
 
     def values(self) -> Tensor:
         return torch.ones(len(self.rows), dtype=torch.float64)

@@ -1,6 +1,6 @@
 """What measuring on full data costs, in plain epochs per objective.
 
-    python benchmarks/measuring.py                     # the table of docs/errors.md
+    python benchmarks/measuring.py                     # the table of docs/howto/measure.md
     python benchmarks/measuring.py --samples 12000 --rounds 3
 
 The network of the paper's MNIST experiment (0.4 M parameters, three losses) on images of its shape.

@@ -2,7 +2,8 @@
 
 ``columns``: one output layer with M columns and one loss per column, so that the network itself
 hardly grows with M. ``heads``: M separate output layers, the multi-task shape, in which already the
-plain step makes M times the operator calls.
+plain step makes M times the operator calls. ``vector``: as ``columns``, with all losses computed as
+one tensor.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Shape = Literal["columns", "heads"]
+Shape = Literal["columns", "heads", "vector"]
 
 
 class PooledEncoder(nn.Module):
@@ -45,11 +46,46 @@ def _cnn() -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
+class Recurrent(nn.Module):
+    """A layer of an LSTM or a GRU, its output averaged over the sequence."""
+
+    def __init__(self, kind: type[nn.LSTM | nn.GRU], inputs: int, width: int) -> None:
+        super().__init__()
+        self.layer = kind(inputs, width, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.layer(x)[0]
+        return output.mean(1)
+
+
+def _small_mlp() -> nn.Module:
+    layers: list[nn.Module] = [nn.Linear(64, 256), nn.ReLU()]
+    for _ in range(2):
+        layers += [nn.Linear(256, 256), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+def _small_cnn() -> nn.Module:
+    def block(inputs: int, outputs: int) -> list[nn.Module]:
+        return [nn.Conv2d(inputs, outputs, 3, 1, 1), nn.ReLU(), nn.MaxPool2d(2)]
+
+    layers = [*block(1, 8), *block(8, 16), nn.Flatten(), nn.Linear(16 * 49, 64), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
 # Name → trunk, its output width, the shape of one input, samples per step.
 TRUNKS: dict[str, tuple[Callable[[], nn.Module], int, tuple[int, ...], int]] = {
     "mlp": (_mlp, 512, (256,), 512),
     "cnn": (_cnn, 128, (3, 32, 32), 64),
     "transformer": (lambda: PooledEncoder(128, 3), 128, (32, 128), 64),
+}
+# The same of networks so small that much of a step goes into calling operators.
+SMALL: dict[str, tuple[Callable[[], nn.Module], int, tuple[int, ...], int]] = {
+    "small mlp": (_small_mlp, 256, (64,), 128),
+    "small cnn": (_small_cnn, 64, (1, 28, 28), 32),
+    "small transformer": (lambda: PooledEncoder(64, 2), 64, (16, 64), 32),
+    "small lstm": (lambda: Recurrent(nn.LSTM, 32, 64), 64, (16, 32), 32),
+    "small gru": (lambda: Recurrent(nn.GRU, 32, 64), 64, (16, 32), 32),
 }
 
 
@@ -60,6 +96,7 @@ class Problem:
     model: nn.ModuleDict
     x: Tensor
     y: Tensor
+    shape: Shape = "columns"
 
     @property
     def params(self) -> list[nn.Parameter]:
@@ -68,6 +105,9 @@ class Problem:
     def losses(self, part: slice = slice(None)) -> Tensor:
         features = self.model["trunk"](self.x[part])
         targets = self.y[part]
+        if self.shape == "vector":
+            found: Tensor = (self.model["output"](features) - targets).square().mean(0)
+            return found
         if "output" in self.model:
             columns = self.model["output"](features).unbind(1)
         else:
@@ -85,10 +125,10 @@ class Problem:
 
 def problem(name: str, objectives: int, shape: Shape) -> Problem:
     torch.manual_seed(0)
-    make, width, inputs, samples = TRUNKS[name]
+    make, width, inputs, samples = (TRUNKS | SMALL)[name]
     model = nn.ModuleDict({"trunk": make()})
-    if shape == "columns":
-        model["output"] = nn.Linear(width, objectives)
-    else:
+    if shape == "heads":
         model["heads"] = nn.ModuleList(nn.Linear(width, 1) for _ in range(objectives))
-    return Problem(model, torch.randn(samples, *inputs), torch.randn(samples, objectives))
+    else:
+        model["output"] = nn.Linear(width, objectives)
+    return Problem(model, torch.randn(samples, *inputs), torch.randn(samples, objectives), shape)

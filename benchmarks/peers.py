@@ -1,4 +1,4 @@
-"""Where peers are inexact or depart from the paper: every row of docs/peers.md, computed.
+"""Where peers are inexact or depart from the paper: every row of docs/reference/peers.md, computed.
 
     python benchmarks/peers.py                             # prints the tables
     python benchmarks/peers.py --json results/peers.json   # then: python docs/measured.py
@@ -22,7 +22,7 @@ import torch
 import torchjd
 import torchjd.aggregation as theirs
 import torchjd.scalarization as scalarizers
-from solvers import PEERS, gaps, jacobian, ours
+from solvers import ours, peer
 from torch import Tensor
 
 import trimol
@@ -44,6 +44,28 @@ def departs(peer: str) -> Callable[[Row], Row]:
 def agrees(peer: str) -> Callable[[Row], Row]:
     """Register a row on where a peer is exact."""
     return lambda row: AGREEMENTS.setdefault(peer, row)
+
+
+def jacobian(objectives: int, seed: int, kind: str = "plain") -> Tensor:
+    """Random gradients: plain, with rows of very different lengths, or all short."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randn(objectives, 2 * objectives, generator=generator, dtype=torch.float64)
+    if kind == "rows 1e±3":
+        rows *= 10 ** (6 * torch.rand(objectives, 1, generator=generator, dtype=torch.float64) - 3)
+    elif kind == "short":
+        rows *= 1e-3
+    return rows
+
+
+def gaps(name: str, objectives: int, kind: str, trials: int = 60) -> tuple[float, float]:
+    """Median and largest distance of their direction from ours, relative to ours (float64)."""
+    mine, other = ours(name, objectives), peer(name)
+    found = []
+    for seed in range(trials):
+        rows = jacobian(objectives, seed, kind)
+        one, two = mine(rows) @ rows, other(rows) @ rows
+        found.append(float((one - two).norm() / one.norm()))
+    return statistics.median(found), max(found)
 
 
 def size(number: float) -> str:
@@ -110,7 +132,7 @@ def imtlg() -> str:
     """opposed gradients"""
     rows = torch.tensor([[2.0], [-1.0]], dtype=torch.float64)
     said = theirs.IMTLGWeighting()(rows @ rows.T)
-    exact = ours("imtlg", 2)(rows @ rows.T)
+    exact = ours("imtlg", 2)(rows)
     return (
         f"gradients 2 and −1: weights {_listed(said)}, a direction of {(said @ rows).item():.2g}; "
         f"{_listed(exact)} gives {abs((exact @ rows).item()):.2g}"
@@ -121,7 +143,7 @@ def imtlg() -> str:
 def alignedmtl() -> str:
     """a rank tolerance relative to the longest gradient (float32)"""
     rows = torch.tensor([[1.0, 0.0], [0.0, 1e-4]])
-    said, exact = theirs.AlignedMTLWeighting()(rows @ rows.T), ours("alignedmtl", 2)(rows @ rows.T)
+    said, exact = theirs.AlignedMTLWeighting()(rows @ rows.T), ours("alignedmtl", 2)(rows)
     return (
         "of two orthogonal gradients one is 1e-4 as long as the other: weights "
         f"{_listed(said)}, it is dropped; exact {_listed(exact)}"
@@ -329,10 +351,10 @@ def _apart(distance: float) -> str:
     return f"{distance:.0e}" if distance else "0"
 
 
-def _distances(mine: Any, peer: Any) -> Iterator[float]:
+def _distances(mine: Any, other: Any) -> Iterator[float]:
     for seed in range(60):
         rows = jacobian(4, seed)
-        one, two = mine(rows @ rows.T) @ rows, peer(rows @ rows.T) @ rows
+        one, two = mine(rows) @ rows, other(rows @ rows.T) @ rows
         yield ((one - two).norm() / one.norm()).item()
 
 
@@ -371,7 +393,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the rows to this file")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    PEERS["cagrad"]()  # needs cvxpy: said before anything is computed
+    peer("cagrad")  # needs cvxpy: said before anything is computed
     found: dict[str, Any] = {
         "study": "peers",
         "rows": rows_of(DEPARTURES),

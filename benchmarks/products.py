@@ -1,8 +1,11 @@
 """What weights by products cost in a training: passes and time, beside all M gradients.
 
-    python benchmarks/products.py                      # the tables of docs/cost.md
+    python benchmarks/products.py                      # the tables of docs/understand/cost.md
     python benchmarks/products.py --networks mlp --objectives 16 --steps 12
     python benchmarks/products.py --json results/products.json      # then: python docs/measured.py
+
+What the file has of other networks and numbers of objectives stays in it: they may be run one by
+one, each with as many steps as it needs.
 
 How many products a step takes depends on how much the gradients change from step to step. So this
 is a training, with a fresh batch every step, the trunk weighed and the output layer plain. The
@@ -168,7 +171,8 @@ def _of_one(
             seconds.setdefault("TorchJD MGDA", []).append(spent(training, training.torchjd))
     setting = {"network": network, "objectives": objectives}
     for name, counts in passes.items():
-        yield {**setting, "contestant": name, "passes": statistics.mean(counts) / objectives}
+        passed = statistics.mean(counts) / objectives
+        yield {**setting, "contestant": name, "passes": passed, "steps": args.steps}
     plain = statistics.median(seconds.get("plain", [1.0]))
     for name in seconds:
         mean = statistics.mean(seconds[name])
@@ -180,6 +184,18 @@ def _passes(method: Any) -> int:
     info = method.info
     rest = method.objectives if info.route == "rows" else method.backwards_left
     return int(2 * info.products + rest)
+
+
+def _joined(path: Path, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a file has of other settings, and what was found of these."""
+    made = {_measured(row) for row in found}
+    known = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    rows = [row for row in known if _measured(row) not in made] + found
+    return sorted(rows, key=lambda row: (NETWORKS.index(row["network"]), row["objectives"]))
+
+
+def _measured(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["network"], row["objectives"], "passes" in row
 
 
 def arguments() -> argparse.Namespace:
@@ -204,8 +220,8 @@ def main() -> None:
     if args.json is not None:
         content = {
             "study": "products",
-            "rows": found,
-            "training": {"steps": args.steps, "lr": args.lr},
+            "rows": _joined(args.json, found),
+            "lr": args.lr,
             "command": "python benchmarks/products.py --json results/products.json",
             "created": now(),
             "environment": environment(),

@@ -1,4 +1,4 @@
-"""Method × setting: exact, slow or refused? The table of docs/integrations.md, measured.
+"""Method × setting: exact, slow or refused? The table of docs/howto/integrations.md, measured.
 
     python benchmarks/settings.py                                # prints the cells, some minutes
     python benchmarks/settings.py --json results/settings.json   # then: python docs/measured.py

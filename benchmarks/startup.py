@@ -1,6 +1,6 @@
 """How long commands take that train nothing: help, lists, and what is said about a typing error.
 
-    python benchmarks/startup.py                      # the table of docs/cost.md
+    python benchmarks/startup.py                      # the table of docs/understand/cost.md
     python benchmarks/startup.py --rounds 5 --json
 
 Each command is a process of its own, from its start to its end, beside ``python -c pass``, which is

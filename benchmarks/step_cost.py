@@ -1,6 +1,6 @@
 """What a training step costs, as a multiple of ``sum(losses).backward()`` on the same samples.
 
-    python benchmarks/step_cost.py                     # the tables of docs/cost.md
+    python benchmarks/step_cost.py                     # the tables of docs/understand/cost.md
     python benchmarks/step_cost.py --networks mlp --objectives 2 8 --seconds 5
 
 Every contestant makes a whole step (forward, backward, gradients in ``.grad``) with the same number
@@ -97,17 +97,21 @@ def bare_loop(p: Problem) -> Step:
     return step
 
 
-def torchjd_modo(p: Problem) -> Step:
-    """The recipe of TorchJD's documentation of MoDoWeighting, two batches per step."""
+def torchjd_modo(p: Problem, chunk: int | None = None) -> Step:
+    """The recipe of TorchJD's documentation of MoDoWeighting, two batches per step.
+
+    ``chunk``: how many losses it differentiates at once (1: by ordinary backwards).
+    """
     from torchjd.aggregation import MoDoWeighting
     from torchjd.autojac import jac
 
     weighting = MoDoWeighting(gamma=1e-3, rho=0.0)
+    options: Any = {"retain_graph": True, "parallel_chunk_size": chunk}
 
     def step() -> None:
         first, second = p.halves()
         one, two = (
-            torch.cat([j.flatten(1) for j in jac(losses, p.params, retain_graph=True)], dim=1)
+            torch.cat([j.flatten(1) for j in jac(losses, p.params, **options)], dim=1)
             for losses in (first, second)
         )
         ((first + second) / 2).backward(weighting(one @ two.T))
@@ -149,7 +153,9 @@ def _for_adam(name: str, *, conflict: bool = False, **options: Any) -> Callable[
     return make
 
 
-def _torchjd_backward(name: str, **options: Any) -> Callable[[Problem], Step]:
+def torchjd_backward(
+    name: str, *, chunk: int | None = None, **options: Any
+) -> Callable[[Problem], Step]:
     def make(p: Problem) -> Step:
         import torchjd.aggregation
         from torchjd.autojac import backward, jac_to_grad
@@ -157,7 +163,7 @@ def _torchjd_backward(name: str, **options: Any) -> Callable[[Problem], Step]:
         aggregator = getattr(torchjd.aggregation, name)(**options)
 
         def step() -> None:
-            backward(p.losses(), inputs=p.params)
+            backward(p.losses(), inputs=p.params, parallel_chunk_size=chunk)
             jac_to_grad(p.params, aggregator)
 
         return step
@@ -192,16 +198,16 @@ CONTESTANTS: dict[str, Callable[[Problem], Step]] = {
     "loop of backwards": loop,
     "bare loop": bare_loop,
     "TorchJD MoDo": torchjd_modo,
-    "TorchJD MGDA": _torchjd_backward("MGDA"),
-    "TorchJD UPGrad": _torchjd_backward("UPGrad"),
+    "TorchJD MGDA": torchjd_backward("MGDA"),
+    "TorchJD UPGrad": torchjd_backward("UPGrad"),
     "TorchJD autogram": torchjd_autogram,
 }
 FAMILY = {
     **{name: _family(name) for name in trimol.methods.names()},
-    "TorchJD PCGrad": _torchjd_backward("PCGrad"),
-    "TorchJD IMTLG": _torchjd_backward("IMTLG"),
-    "TorchJD AlignedMTL": _torchjd_backward("AlignedMTL"),
-    "TorchJD FairGrad": _torchjd_backward("FairGrad", alpha=2.0),
+    "TorchJD PCGrad": torchjd_backward("PCGrad"),
+    "TorchJD IMTLG": torchjd_backward("IMTLG"),
+    "TorchJD AlignedMTL": torchjd_backward("AlignedMTL"),
+    "TorchJD FairGrad": torchjd_backward("FairGrad", alpha=2.0),
 }
 OPTIONS: dict[str, dict[str, Any]] = {
     "own length": {},

@@ -3,11 +3,17 @@
     python benchmarks/steps.py --work build/steps          # all of it: many hours on one core
     python benchmarks/steps.py --work build/steps --tasks digits --optimizers adam --seeds 5
     python benchmarks/steps.py --work build/steps --quick  # a minute, to see that it works
-    python docs/measured.py                                # then: the tables of docs/steps-study.md
+    python docs/measured.py  # then: docs/understand/steps-study.md
 
 A run is appended to ``--work`` as soon as it has ended, and a run that is there is not run again:
-the command can be stopped at any time, and called again for more tasks or seeds. ``--json`` is
-written anew from all runs that are there, of up to ``--seeds`` seeds.
+the command can be stopped at any time, and called again for more tasks or seeds. Everything gets
+its first three seeds before anything gets its fourth. ``--json`` is written anew from all runs that
+are there, of up to ``--seeds`` seeds. To go on from what is in the repository, on any machine:
+
+    python benchmarks/steps.py --work build/steps --archive results/steps-runs.jsonl.gz \\
+        --join results/steps.json --json results/steps.json
+
+The archive holds the runs of some of the tasks, `results/steps.json` the rows of all of them.
 
 Every combination of task, method, optimizer and variant gets the same number of trials, on a seed
 that is used for nothing else (`searched`), chosen by one number on validation data, and is then
@@ -17,6 +23,7 @@ see the same samples, as many a step for every method. Step sizes fall linearly 
 
 import argparse
 import functools
+import gzip
 import json
 import math
 import os
@@ -32,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from step_tables import corrected, joined, place_of, summary
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
@@ -41,7 +49,6 @@ from trimol.gradients._stepping import Steps
 from trimol.gradients.losses import as_vector
 from trimol.methods import Method
 from trimol.runs._environment import environment, now
-from trimol.runs.statistics import Paired, holm
 from trimol.simplex import min_norm
 from trimol.tasks import Batch, Data, Task
 
@@ -80,6 +87,7 @@ SPACING = math.sqrt(10)  # of the step sizes that are tried first
 EMPHASIS = 5.0  # of the objective that `static` tries to weigh more
 EVERY = 5  # steps from one look at the batch's gradients to the next
 LOOKS = 6  # at those of all training data, in a run
+WAVES = (3, 5, 10)  # seeds that everything has before anything has more
 
 
 @dataclass(frozen=True)
@@ -126,14 +134,10 @@ def _rates(sgd: float, adam: float) -> dict[str, float]:
     return {"sgd": sgd, "momentum": sgd / 10, "adam": adam, "adamw": adam}
 
 
-SCENES = {
-    "image_size": (16, 24),
-    "train": 96,
-    "validation": 32,
-    "test": 64,
-    "missing": 0.0,
-    "holes": 0.0,
-}
+def _narrow(name: str) -> Task:
+    return tasks.load(f"{HERE / 'narrow.py'}:{name}", {})
+
+
 LOG_MEAN = "the mean of the logarithms of the losses"
 PROBLEMS: Mapping[str, Problem] = {
     "burgers": Problem(
@@ -163,24 +167,24 @@ PROBLEMS: Mapping[str, Problem] = {
     "mnist": Problem(
         task=lambda: tasks.load("mnist", {"hidden": 64, "activation": "relu", "seed": 0}),
         batch=32,
-        steps=200,
+        steps=60,
         rates=_rates(0.3, 3e-3),
         score=_log_mean,
         judged=LOG_MEAN,
-        limit=5000,
+        limit=2000,
     ),
     "office-31": Problem(
-        task=lambda: tasks.load("office-31"),
+        task=lambda: _narrow("NarrowOffice"),
         batch=16,
-        steps=150,
+        steps=60,
         rates=_rates(0.1, 1e-3),
         score=_log_mean,
         judged=LOG_MEAN,
     ),
     "scenes": Problem(
-        task=lambda: tasks.load("scenes", SCENES),
+        task=lambda: _narrow("NarrowScenes"),
         batch=8,
-        steps=150,
+        steps=60,
         rates=_rates(0.3, 3e-3),
         score=_log_mean,
         judged=LOG_MEAN,
@@ -462,39 +466,46 @@ def _distances(rows: Tensor, weights: Tensor) -> tuple[float, float]:
 
 
 def trained(combination: Combination, setting: Setting, seed: int, length: Length) -> Row:
-    """One run, from its start to its test losses; ``diverged`` where a loss is not finite."""
+    """One run, from its start to its losses; ``diverged`` where a loss is not finite.
+
+    A trial is measured on validation data alone, and nobody looks at its steps, which no look
+    changes.
+    """
     problem = PROBLEMS[combination.task]
     training = Training(problem, combination, setting, seed, length)
-    looks, begun = Looks(training), time.process_time()
+    looks = None if seed == TUNING_SEED else Looks(training)
+    begun = time.process_time()
     training.model.train()
     for step in range(length.steps):
         training.pace(step)
         vectors = training.vectors(step)
         if not all(bool(vector.isfinite().all()) for vector in vectors):
             return {"diverged": True, "score": math.inf, "validation": math.inf}
-        looks.take(step, vectors)
-    found = _assessed(training) | looks.found()
+        if looks is None:
+            training.move(vectors)
+        else:
+            looks.take(step, vectors)
+    if looks is None:
+        found: Row = {"validation": _assessed(training, training.data.validation)["score"]}
+    else:
+        found = _assessed(training, training.data.test) | looks.found()
     return found | {"diverged": False, "seconds": round(time.process_time() - begun, 2)}
 
 
 @torch.no_grad()
-def _assessed(training: Training) -> Row:
-    """Losses and metrics on test data, and the score on both."""
+def _assessed(training: Training, batch: Batch | None) -> Row:
+    """Losses, metrics and the score on test or validation data."""
+    assert batch is not None
     training.model.eval()
-    row: Row = {}
-    for name, batch in (("test", training.data.test), ("validation", training.data.validation)):
-        assert batch is not None
-        losses = training.losses(batch).double().tolist()
-        sums = training.task.tally(training.model, batch)
-        metrics = training.task.conclude(sums) if sums else {}
-        finite = all(map(math.isfinite, losses))
-        score = training.problem.score(losses, metrics) if finite else math.inf
-        if name == "test":
-            named = dict(zip(training.task.objectives, losses, strict=True))
-            row |= {"losses": named, "metrics": metrics, "score": score}
-        else:
-            row["validation"] = score
-    return row
+    losses = training.losses(batch).double().tolist()
+    sums = training.task.tally(training.model, batch)
+    metrics = training.task.conclude(sums) if sums else {}
+    finite = all(map(math.isfinite, losses))
+    return {
+        "losses": dict(zip(training.task.objectives, losses, strict=True)),
+        "metrics": metrics,
+        "score": training.problem.score(losses, metrics) if finite else math.inf,
+    }
 
 
 # --- all runs ------------------------------------------------------------------------------------
@@ -508,20 +519,33 @@ class Store:
     """Runs by what they were, a line each in a file that is only appended to.
 
     Args:
-        folder: Where the file is.
+        plan: The folder of the file, and an archive of earlier runs, if there is one.
         makes: Whether runs that are not there are run; else they are refused.
     """
 
-    def __init__(self, folder: Path, *, makes: bool = True) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, plan: "Plan", *, makes: bool = True) -> None:
+        plan.folder.mkdir(parents=True, exist_ok=True)
         self.makes = makes
-        self.path = folder / "runs.jsonl"
+        self.path = plan.folder / "runs.jsonl"
         self.path.touch()
         self.known: dict[str, Row] = {}
-        for line in self.path.read_text(encoding="utf-8").splitlines():
+        if plan.archive is not None and plan.archive.exists():
+            self._read(gzip.decompress(plan.archive.read_bytes()).decode())
+        self._read(self.path.read_text(encoding="utf-8"))
+
+    def _read(self, lines: str) -> None:
+        for line in lines.splitlines():
             with suppress(json.JSONDecodeError):  # one that was stopped while it was written
                 row = json.loads(line)
                 self.known[row["key"]] = row["found"]
+
+    def pack(self, path: Path) -> None:
+        """Write all runs to one small file: of trials the score, of numbers seven digits."""
+        lines = (
+            json.dumps({"key": key, "found": _compact(key, found)}, ensure_ascii=False)
+            for key, found in sorted(self.known.items())
+        )
+        path.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
 
     def get(self, what: Mapping[str, Any], make: Callable[[], Row]) -> Row:
         """A run's findings: from the file, or made now and appended."""
@@ -536,12 +560,26 @@ class Store:
         return self.known[key]
 
 
+def _compact(key: str, found: Row) -> Row:
+    """What is used of a run."""
+    if json.loads(key).get("seed") == TUNING_SEED:
+        found = {name: found[name] for name in ("validation", "diverged")}
+    return {name: _digits(value) for name, value in found.items() if name != "seconds"}
+
+
+def _digits(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _digits(own) for name, own in value.items()}
+    return float(f"{value:.7g}") if isinstance(value, float) else value
+
+
 @dataclass(frozen=True)
 class Plan:
-    """How much of it to do."""
+    """How much of it to do, where runs are kept, and where those of earlier sittings are."""
 
     folder: Path
     seeds: int
+    archive: Path | None = None
     trials: int = TRIALS
     steps: int | None = None  # of every run; None for the task's own
 
@@ -640,7 +678,7 @@ def chosen(store: Store, plan: Plan, combination: Combination) -> Setting:
 def studied(plan: Plan, combination: Combination) -> None:
     """A combination, tuned and run with all seeds."""
     _alone()
-    store = Store(plan.folder)
+    store = Store(plan)
     setting = chosen(store, plan, combination)
     for seed in range(plan.seeds):
         run(store, plan, combination, setting, seed)
@@ -649,7 +687,7 @@ def studied(plan: Plan, combination: Combination) -> None:
 def timed(plan: Plan, task: str, optimizer: str, method: str) -> None:
     """How long the steps of a method's variants take."""
     _alone()
-    cost(Store(plan.folder), task, optimizer, method)
+    cost(Store(plan), task, optimizer, method)
 
 
 def _alone() -> None:
@@ -696,121 +734,70 @@ def _timed(own: Sequence[Combination], steps: int) -> Row:
 
 # --- what they came to ---------------------------------------------------------------------------
 
-MEANS = (
-    "batch direction",
-    "batch step",
-    "batch step, all losses",
-    "batch step, worst cosine",
-    "data direction",
-    "data step",
-    "R_opt",
-    "E_ca",
-    "E_ca in the metric",
-    "score",
-)
 
+def study(plan: Plan, earlier: Row | None = None) -> Row:
+    """What the runs in the folder come to, of whatever has been run, with rows that were published.
 
-def summary(found: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """A row for every combination, with its difference from published; and means over methods."""
-    base = {_place(row): row for row in found if row["variant"] == "published"}
-    rows = [_means(row) for row in found]
-    apart: dict[tuple[str, str, str], list[Paired]] = {}
-    for row, full in zip(rows, found, strict=True):
-        if row["variant"] != "published" and _place(row) in base:
-            paired = _paired(base[_place(row)], full)
-            row |= _compared(paired)
-            if not row["diverged"]:
-                place = row["task"], row["optimizer"], row["variant"]
-                apart.setdefault(place, []).append(paired)
-    pooled = [
-        dict(zip(("task", "optimizer", "variant"), place, strict=True)) | _pooled(pairs)
-        for place, pairs in apart.items()
-        if place[0] in STUDIED
-    ]
-    # One family: whatever the page compares.
-    compared = [row for row in (*rows, *pooled) if "p" in row]
-    for row, p in zip(compared, holm([row["p"] for row in compared]), strict=True):
-        row["p"] = p
-    return rows, pooled
-
-
-def _pooled(pairs: Sequence[Paired]) -> Row:
-    """The difference in the mean over methods, seed by seed: of the seeds that all have."""
-    seeds = min(len(paired.base) for paired in pairs)
-    base, own = (
-        [statistics.mean(values) for values in zip(*(one[:seeds] for one in side), strict=True)]
-        for side in ([p.base for p in pairs], [p.own for p in pairs])
-    )
-    return {"methods": len(pairs), "n": seeds} | _compared(Paired(base, own))
-
-
-def _place(row: Row) -> tuple[str, str, str]:
-    return row["task"], row["method"], row["optimizer"]
-
-
-def _means(row: Row) -> Row:
-    """What a combination is, and its means over the seeds that did not diverge."""
-    ended = [found for found in row["runs"] if not found["diverged"]]
-    what = {name: row[name] for name in ("task", "method", "optimizer", "variant", "lr", "weights")}
-    means: Row = {name: _average(found[name] for found in ended) for name in MEANS}
-    for kind in ("losses", "metrics"):
-        names = ended[0][kind] if ended else ()
-        means[kind] = {name: _average(found[kind][name] for found in ended) for name in names}
-    outcomes = [found["outcomes"] for found in ended]
-    total = sum(sum(each.values()) for each in outcomes)
-    if total:
-        changed = sum(each.get("changed", 0) for each in outcomes)
-        means["changed"] = changed / total
-        means["failed"] = sum(each.get("failed", 0) for each in outcomes)
-    least = [found["batch step, least cosine"] for found in ended]
-    means["least cosine"] = min(least, default=None)
-    diverged = len(row["runs"]) - len(ended)
-    return what | {"n": row["n"], "diverged": diverged} | means
-
-
-def _average(values: Iterator[float]) -> float | None:
-    own = list(values)
-    return statistics.mean(own) if own else None
-
-
-def _paired(base: Row, row: Row) -> Paired:
-    """The scores of seeds that both have, and that diverged in neither."""
-    pairs = [
-        (one["score"], other["score"])
-        for one, other in zip(base["runs"], row["runs"], strict=False)
-        if not one["diverged"] and not other["diverged"]
-    ]
-    return Paired([one for one, _ in pairs], [other for _, other in pairs])
-
-
-def _compared(paired: Paired) -> Row:
-    """The difference with its interval."""
-    if len(paired.base) < 2:
-        return {"difference": None, "difference_ci": None, "p": None}
-    difference = statistics.mean(paired.apart)
-    return {"difference": difference, "difference_ci": paired.ci, "p": paired.p}
-
-
-def study(plan: Plan) -> Row:
-    """What the runs in the folder come to, of whatever has been run."""
-    store = Store(plan.folder, makes=False)
+    Args:
+        plan: Which runs.
+        earlier: Results of runs that are gone.
+    """
+    store = Store(plan, makes=False)
     everything = [*combinations(STUDIED, USUAL, list(METHODS)), *LONG]
     found = [row for one in everything if (row := gathered(store, plan, one)) is not None]
     rows, pooled = summary(found)
-    return {
+    results: Row = {
         "study": "steps",
         "rows": rows,
-        "pooled": pooled,
+        "pooled": [row for row in pooled if row["task"] in STUDIED],
         "costs": list(_costs(store)),
-        "settings": {
-            name: {"batch": own.batch, "steps": plan.length(name).steps, "judged by": own.judged}
-            for name, own in PROBLEMS.items()
-            if any(row["task"] == name for row in found)
-        },
+        "settings": {name: _setting(plan, name) for name in {row["task"]: None for row in found}},
         "trials": plan.trials,
         "command": "python benchmarks/steps.py",
         "created": now(),
         "environment": environment(),
+    }
+    if earlier is not None:
+        results, changed = joined(results, earlier)
+        results["costs"] = _all_costs(results, earlier)
+        for task in changed:
+            print(f"{task}: its earlier rows are left out, as it is set up otherwise now")
+    return corrected(_in_order(results))
+
+
+def _setting(plan: Plan, name: str) -> Row:
+    own = PROBLEMS[name]
+    return {"batch": own.batch, "steps": plan.length(name).steps, "judged by": own.judged}
+
+
+def _all_costs(new: Row, earlier: Row) -> list[Row]:
+    """Costs of both, new ones where both have them; earlier ones of the same batch size only."""
+    batch = {name: setting["batch"] for name, setting in new["settings"].items()}
+    before = {name: setting["batch"] for name, setting in earlier["settings"].items()}
+    kept = [
+        row
+        for row in earlier["costs"]
+        if before[row["task"]] == batch.get(row["task"], before[row["task"]])
+    ]
+    return list({place_of(row): row for row in (*kept, *new["costs"])}.values())
+
+
+def _in_order(results: Row) -> Row:
+    """Rows in the order of the study, wherever they are from."""
+    tasks, kinds = list(PROBLEMS), list(OPTIMIZERS)
+
+    def key(row: Row) -> tuple[int, ...]:
+        ranks = [tasks.index(row["task"]), kinds.index(row["optimizer"])]
+        ranks += [list(METHODS).index(row["method"])] if "method" in row else []
+        return *ranks, *([list(VARIANTS).index(row["variant"])] if "variant" in row else [])
+
+    ordered = {kind: sorted(results[kind], key=key) for kind in ("rows", "pooled", "costs")}
+    return {
+        **results,
+        **ordered,
+        "settings": {
+            name: results["settings"][name] for name in tasks if name in results["settings"]
+        },
     }
 
 
@@ -828,25 +815,36 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--costs", action="store_true", help="also measure how long steps take")
     parser.add_argument("--quick", action="store_true", help="20 steps, 2 seeds, 3 trials")
-    parser.add_argument("--json", type=Path, help="write what all runs in --work come to")
+    parser.add_argument("--json", type=Path, help="write what all runs come to")
+    parser.add_argument("--join", type=Path, help="results to take rows from that --json lacks")
+    parser.add_argument("--archive", type=Path, help="earlier runs; all are packed into it")
     args = parser.parse_args()
-    plan = Plan(args.work, args.seeds)
+    plan = Plan(args.work, args.seeds, args.archive)
     if args.quick:
         plan = replace(plan, seeds=2, trials=3, steps=20)
     names = [name for name in args.tasks if name in STUDIED]
     todo = combinations(names, args.optimizers, args.methods)
     if LONG[0].task in args.tasks:
         todo += [one for one in LONG if one.method in args.methods]
+    waves = sorted({*(count for count in WAVES if count < plan.seeds), plan.seeds})
     with ProcessPoolExecutor(args.jobs) as pool:
-        pending: dict[Any, Any] = {pool.submit(studied, plan, one): one for one in todo}
-        for place in product(names, args.optimizers, args.methods):
+        pending: dict[Any, Any] = {
+            pool.submit(studied, replace(plan, seeds=seeds), one): (seeds, one)
+            for seeds in waves
+            for one in todo
+        }
+        for place in product(names, args.optimizers, args.methods if args.costs else []):
             pending[pool.submit(timed, plan, *place)] = place
         for count, done in enumerate(as_completed(pending), start=1):
             done.result()
             print(f"{count}/{len(pending)}", pending[done], flush=True)
     if args.json:
-        args.json.write_text(json.dumps(study(plan), indent=1, ensure_ascii=False) + "\n")
+        found = study(plan, json.loads(args.join.read_text()) if args.join else None)
+        args.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    if args.archive:
+        Store(plan, makes=False).pack(args.archive)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Is what `trimol diagnose` says right? The confusion table of docs/diagnose.md.
+"""Is what `trimol diagnose` says right? The confusion table of docs/howto/diagnose.md.
 
     python benchmarks/verdicts.py --work DIR                     # all tasks and seeds, some hours
     python benchmarks/verdicts.py --work DIR --json results/verdicts.json   # then: docs/measured.py
@@ -108,7 +108,7 @@ def _tried(plan: Plan, answer: Answer, options: dict[str, Any], seed: int) -> di
         task_options=options,
         steps=answer.steps,
         batch_size=answer.batch_size,
-        trials=plan.trials,
+        trials=plan.trials or answer.trials,
         seeds=plan.final,
         tuning_seeds=plan.tuning,
         first_seed=APART * seed,
@@ -148,17 +148,20 @@ def row(name: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def study(plan: Plan, names: Sequence[str], seeds: Sequence[int]) -> dict[str, Any]:
     """The table of what is there; a trial's regime goes before that of a look alone."""
-    rows = []
+    rows, said = [], []
     for name in names:
         found = [each for each in (_kept(plan, name, seed) for seed in seeds) if each]
         if found:
             rows.append(row(name, found))
+            said += [{k: v for k, v in each.items() if k != "warnings"} for each in found]
+    asked_for = f"--first-seed {seeds[0]} --seeds {len(seeds)} --tuning-seeds {plan.tuning}"
     return {
         "study": "verdicts",
         "rows": rows,
+        "said": said,
         "seeds": [seeds[0], seeds[-1]],
         "budget": {"trials": plan.trials, "seeds": plan.final, "tuning_seeds": plan.tuning},
-        "command": "python benchmarks/verdicts.py --work DIR",
+        "command": f"python benchmarks/verdicts.py --work DIR {asked_for}",
         "created": now(),
         "environment": environment(),
     }

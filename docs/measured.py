@@ -21,7 +21,7 @@ PER_CENT = 0.01
 TABLE3 = ("cross-entropy", "MSE", "Huber", "R_pop", "R_opt", "R_gen")
 ERRORS = ("R_opt", "R_pop", "R_gen", "E_ca")
 READINGS = ("E_ca_definition", "E_ca_unbiased")
-WITH_NOTES = {"table3-beyond"}
+WITH_NOTES = {"table3-beyond", "leaderboard"}
 SWEEPS = {
     "T": ("steps", "T, with α = 0.1 and γ = 0.01"),
     "alpha": ("alpha", "α, with T = 1000 and γ = 0.01"),
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 def pages() -> list[Path]:
     """The pages with places for measured tables."""
-    found = sorted((ROOT / "docs").glob("*.md"))
+    found = sorted((ROOT / "docs").rglob("*.md"))
     return [path for path in found if "<!-- measured: " in path.read_text(encoding="utf-8")]
 
 
@@ -65,12 +65,21 @@ def measured(name: str) -> str:
     if what == "products":
         shown = _products(found["rows"], {"passes": "passes", "time": "ratio"}[part])
         return f"{shown}\n\n{_made(what, found)}" if part == "time" else shown
+    if what == "staleness":
+        return f"{_staleness(found['rows'])}\n\n{_made(what, found)}"
+    if what == "real_models":
+        return f"{_real_models(found['rows'])}\n\n{_made(what, found)}"
     if what == "steps":
         return (
             f"{STEPS[part](found)}\n\n{_made(what, found)}"
             if part == "runs"
             else STEPS[part](found)
         )
+    if what == "physics":
+        shown = PHYSICS[part](found)
+        return f"{shown}\n\n{_made(what, found)}" if part == "published" else shown
+    if what == "molecules":
+        return f"{_molecules(found)}\n\n{_made(what, found)}"
     if part == "agreements":
         found = found | {"rows": found[part]}
     tables = {
@@ -83,7 +92,13 @@ def measured(name: str) -> str:
         "compatibility": _compatibility,
         "gamma": _gammas,
         "ray_scaling": _ray_scaling,
+        "small_models": _small_models,
         "verdicts": _verdicts,
+        "real_verdicts": _real_verdicts,
+        "fairness": _fronts,
+        "recommenders": _speeds,
+        "leaderboard": _leaderboard,
+        "classic_toy": _ways,
     }
     if what == "claims":
         own = [row for row in found["rows"] if row["metric"].startswith(part)]
@@ -227,6 +242,67 @@ def _products(rows: list[Row], value: str) -> str:
     return "\n\n".join(parts)
 
 
+def _small_models(rows: list[Row]) -> str:
+    """Times over the plain step: losses as one vector, and as many heads; beside the aim."""
+    halves, lines = "plain, two halves", []
+    for network, size in dict.fromkeys((row["network"], row["objectives"]) for row in rows):
+        own = [row for row in rows if (row["network"], row["objectives"]) == (network, size)]
+        found = {(row["shape"], row["contestant"]): row["ratio"] for row in own}
+        cells = [network.removeprefix("small "), str(size), f"{own[0]['plain_ms']:.1f}"]
+        for shape in ("vector", "heads"):
+            split, modo = found[shape, halves], found[shape, "MoDo"]
+            cells += [f"{split:.2f}", f"{modo:.2f} ({1.25 * (split + 0.67):.2f})"]
+        names = ("bare loop", "MGDA", "upgrad", "TorchJD MoDo", "TorchJD MGDA")
+        lines.append([*cells, *(f"{found['vector', name]:.1f}" for name in names)])
+    head = ["", "M", "plain, ms", "halves", "MoDo (aim)", "halves, heads", "MoDo, heads (aim)"]
+    head += ["bare loop", "MGDA", "UPGrad", "TorchJD MoDo", "TorchJD MGDA"]
+    return _table(head, lines)
+
+
+def _real_models(rows: list[Row]) -> str:
+    """Time as a multiple of plain and peak memory, a table a model; what failed is said below."""
+    parts, notes = [], {}
+    for model, tokens in dict.fromkeys((row["model"], row.get("tokens")) for row in rows):
+        own = [row for row in rows if (row["model"], row.get("tokens")) == (model, tokens)]
+        sizes = sorted({row["objectives"] for row in own})
+        cells = {(row["contestant"], row["objectives"]): _size(row) for row in own}
+        names = dict.fromkeys(row["contestant"] for row in own)
+        lines = [[name, *(cells.get((name, size), "") for size in sizes)] for name in names]
+        weighed = max(row.get("weighed", 0) for row in own) / 1e6
+        batch = "4 images" if tokens is None else f"4 × {tokens} tokens"
+        head = f"{model}, {weighed:.3g} M weighed, {batch}: time · MB"
+        parts.append(_table([head, *(f"M = {size}" for size in sizes)], lines))
+        for row in own:
+            if "failed" in row:
+                notes[f"{model}, {row['contestant']}: {row['failed']}"] = None
+    return "\n\n".join([*parts, *([_notes(list(notes))] if notes else [])])
+
+
+def _size(row: Row) -> str:
+    if "failed" in row:
+        return "failed"
+    return f"{row['ratio']:.2f} · {row['MB']:.0f}" if "ratio" in row else f"· {row['MB']:.0f}"
+
+
+def _staleness(rows: list[Row]) -> str:
+    """Means over seeds by `every`; bold where the difference from 1 is beyond chance (Holm)."""
+    parts = []
+    for measure, title in STALE.items():
+        columns = sorted({row["every"] for row in rows})
+        lines = []
+        for task, method in dict.fromkeys((row["task"], row["method"]) for row in rows):
+            own = {r["every"]: r for r in rows if (r["task"], r["method"]) == (task, method)}
+            cells = [_stale(own[k], measure) if k in own else "" for k in columns]
+            lines.append([f"{task}, {method}", *cells])
+        parts.append(_table([title, *(f"every = {k}" for k in columns)], lines))
+    return "\n\n".join(parts)
+
+
+def _stale(row: Row, measure: str) -> str:
+    shown, p = f"{fmean(row[measure]):.3g}", row.get(f"p {measure}")
+    return f"**{shown}**" if p is not None and p < 0.05 else shown
+
+
 def _ray_scaling(rows: list[Row]) -> str:
     """Ratios only: the machine was busy."""
     head = ["", "workers", "time of a run, beside as many processes", "faster than one worker"]
@@ -274,6 +350,21 @@ def _verdicts(rows: list[Row]) -> str:
     return f"{_table(head, lines)}\n\n{_right(rows)}"
 
 
+def _real_verdicts(rows: list[Row]) -> str:
+    """What was said of built-in tasks, and with which budget."""
+    lines = [
+        [
+            f"`{row['task']}`",
+            row["regime"],
+            row["use"],
+            row["sentence"],
+            f"{row['steps']}, {row['tried']}, {row['tuning_seeds']} + {row['seeds']}",
+        ]
+        for row in rows
+    ]
+    return _table(["task", "regime", "use", "what it says", "steps, trials, seeds"], lines)
+
+
 def _right(rows: list[Row]) -> str:
     """The shares that are right, over all tasks."""
     seen, tried = (sum(row[key] for row in rows) for key in ("n", "tried"))
@@ -295,16 +386,142 @@ def _counted(said: dict[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in said.items())
 
 
-def _settings(rows: list[Row]) -> str:
-    """Methods by settings; what is refused or takes another way is said below, once a line."""
-    columns = list(dict.fromkeys(row["setting"] for row in rows))
-    notes: dict[str, str] = {}
+def _fronts(rows: list[Row]) -> str:
+    """Hypervolumes of fronts, published and ours."""
+    kinds = ("batches", "train", "test")
     lines = []
     for method in dict.fromkeys(row["method"] for row in rows):
+        own = {row["metric"]: row for row in rows if row["method"] == method}
+        found = [own[f"hypervolume, {kind}"] for kind in kinds]
+        paper = found[0]["paper"]
+        printed = "" if paper is None else f"{paper:.3f}"
+        lines.append([f"`{method}`", printed, *(f"{row['mean']:.3f}" for row in found)])
+    ours = ("training batches of 128", "all training rows", "test rows")
+    return _table(["", "published, training", *(f"ours, {what}" for what in ours)], lines)
+
+
+def _leaderboard(rows: list[Row]) -> str:
+    """Mean ranks, and for every task rank, score and verdict."""
+    scored = {(row["task"], row["method"]): row for row in rows if row["metric"] == "score"}
+    tasks = list(dict.fromkeys(task for task, _ in scored))
+    lines = [
+        [f"`{row['method']}`", f"{row['mean']:.1f}"]
+        + [_played(scored.get((task, row["method"]))) for task in tasks]
+        for row in rows
+        if row["metric"] == "rank"
+    ]
+    return _table(["method", "mean rank", *tasks], lines)
+
+
+def _played(row: Row | None) -> str:
+    """A rank with a score: its interval is that of the difference from static weighting."""
+    if row is None:
+        return "—"
+    if row.get("ci") is None:
+        return f"{row['rank']} · {row['mean']:.1f}"
+    sure = f" **{row['verdict']}**" if row["verdict"] in ("better", "worse") else ""
+    return f"{row['rank']} · {row['mean']:+.1f} ± {row['ci']:.1f}{sure}"
+
+
+def _speeds(rows: list[Row]) -> str:
+    """Samples a second and times plain, by network."""
+    found = {(row["network"], row["method"]): row for row in rows}
+    networks = list(dict.fromkeys(row["network"] for row in rows))
+    lines = [
+        [method]
+        + [
+            cell
+            for network in networks
+            for own in [found[network, method]]
+            for cell in (f"{own['samples/s']:.0f}", f"{own['against plain']:.2f}")
+        ]
+        for method in dict.fromkeys(row["method"] for row in rows)
+    ]
+    return _table(["", *(head for n in networks for head in (n, "× plain"))], lines)
+
+
+def _ways(rows: list[Row]) -> str:
+    """How far every run ends from the front, the methods that reach it most often first."""
+    ordered = sorted(rows, key=lambda row: -row["reached"])
+    starts = ("(−8.5, 7.5)", "(0, 0)", "(9, 9)", "(−7.5, −0.5)", "(9, −1)")
+    lines = [
+        [row["method"], f"{row['reached']} of 5", *(f"{d:.2g}" for d in row["distances"])]
+        for row in ordered
+    ]
+    return _table(["method", "reached (within 0.1)", *starts], lines)
+
+
+def _published(found: dict[str, Any]) -> str:
+    """The protocol of ConFIG's example: its number, ours, and what is not picked on test."""
+    lines = [
+        [
+            row["method"],
+            "" if row["paper"] is None else f"{row['paper']:.5f}",
+            f"{row['best']:.5f}",
+            f"{row['last']:.5f}",
+        ]
+        for row in found["rows"]
+        if row["protocol"] == "published"
+    ]
+    head = ["5000 steps, seed 19018", "published, best step", "ours, best step", "ours, last step"]
+    return _table(head, lines)
+
+
+def _equal_time(found: dict[str, Any]) -> str:
+    """Errors after the last step at equal time, the best first; and how large u became."""
+    rows = [row for row in found["rows"] if row["protocol"] == "equal-time"]
+    if not rows:
+        return "Not measured yet: `python benchmarks/physics.py equal-time`."
+    lines = []
+    for method in dict.fromkeys(row["method"] for row in rows):
+        own = [row for row in rows if row["method"] == method]
+        errors = [row["MSE"] for row in own]
+        sizes = [f"{row['size']:.2f}" for row in own]
+        cells = [method, f"{found['costs'][method]:.2f}", str(own[0]["steps"]), f"{own[0]['lr']:g}"]
+        cells += [f"{fmean(errors):.4f}", f"{min(errors):.4f}–{max(errors):.4f}", ", ".join(sizes)]
+        lines.append((fmean(errors), cells))
+    head = [
+        "method",
+        "a step × plain",
+        "steps",
+        "step size",
+        "MSE",
+        "from–to",
+        "size of u, by seed",
+    ]
+    return _table(head, [cells for _, cells in sorted(lines)])
+
+
+def _molecules(found: dict[str, Any]) -> str:
+    """Mean absolute errors by property, Δm and the cost of a step."""
+    rows = found["rows"]
+    metrics = [m for m in dict.fromkeys(row["metric"] for row in rows) if m != "Δm"]
+    lines = []
+    for method in dict.fromkeys(row["method"] for row in rows):
+        own = {row["metric"]: row["mean"] for row in rows if row["method"] == method}
+        cost = f"{found['costs'][method]:.1f}" if method in found["costs"] else ""
+        drop = f"{own['Δm']:+.1f} %" if "Δm" in own else ""
+        lines.append([method, drop, cost, *(f"{own[m]:.3g}" for m in metrics)])
+    names = [metric.removesuffix(" MAE") for metric in metrics]
+    return _table(["method", "Δm", "a step × plain", *names], lines)
+
+
+def _settings(rows: list[Row]) -> str:
+    """Settings by methods, those alike in one column; why one is refused is said below, once."""
+    settings = list(dict.fromkeys(row["setting"] for row in rows))
+    notes: dict[str, str] = {}
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for method in dict.fromkeys(row["method"] for row in rows):
         own = {row["setting"]: row for row in rows if row["method"] == method}
-        lines.append([method, *(_outcome(own[column], notes) for column in columns)])
+        cells = (_outcome(own[c], notes) if c in own else "not run" for c in settings)
+        alike.setdefault(tuple(cells), []).append(method)
+    most = max(alike.values(), key=len)
+    heads = ["all others" if methods is most else ", ".join(methods) for methods in alike.values()]
+    lines = [
+        [setting, *own] for setting, own in zip(settings, zip(*alike, strict=True), strict=True)
+    ]
     said = [f"{mark}: {line}" for line, mark in notes.items()]
-    return f"{_table(['', *columns], lines)}\n\n{_notes(said)}"
+    return f"{_table(['', *heads], lines)}\n\n{_notes(said)}"
 
 
 def _outcome(row: Row, notes: dict[str, str]) -> str:
@@ -403,6 +620,8 @@ def _range(rows: list[Row]) -> str:
 
 def _raised(row: Row) -> str:
     """Of its own batch, and in brackets of all training data."""
+    if row["batch step"] is None:
+        return ALL_DIVERGED
     return f"{_share(row['batch step'])} ({_share(row['data step'])})"
 
 
@@ -416,7 +635,8 @@ def _steps_scores(found: dict[str, Any]) -> str:
         base = own["published"]
         apart = [_apart(own[v]) if v in own else "" for v in ("metric", "guarded")]
         seeds = str(min(row["n"] for row in own.values()))
-        lines.append([*place, seeds, f"{base['score']:.3f}", *apart])
+        score = ALL_DIVERGED if base["score"] is None else f"{base['score']:.3f}"
+        lines.append([*place, seeds, score, *apart])
     return _table(head, lines)
 
 
@@ -457,11 +677,15 @@ def _steps_errors(found: dict[str, Any]) -> str:
     for place, own in _by_place(_tuned(found)).items():
         names = ("R_opt", "E_ca", "E_ca in the metric")
         cells = [
-            " / ".join(f"{own[v][name]:.1e}" if v in own else "–" for v in VARIANTS)
+            " / ".join(_power(own[v][name]) if v in own else "–" for v in VARIANTS)
             for name in names
         ]
         lines.append([*place, *cells])
     return _table(["task", "optimizer", "method", "R_opt", "E_ca", "E_ca in the metric"], lines)
+
+
+def _power(value: float | None) -> str:
+    return ALL_DIVERGED if value is None else f"{value:.1e}"
 
 
 def _steps_costs(found: dict[str, Any]) -> str:
@@ -480,13 +704,20 @@ def _steps_runs(found: dict[str, Any]) -> str:
     lines = []
     for task, setting in found["settings"].items():
         own = [row for row in found["rows"] if row["task"] == task]
-        optimizers = ", ".join(dict.fromkeys(row["optimizer"] for row in own))
-        methods = ", ".join(dict.fromkeys(row["method"] for row in own))
-        seeds = sorted({row["n"] for row in own})
-        counts = f"{seeds[0]}–{seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+        optimizers = dict.fromkeys(row["optimizer"] for row in own)
+        seeds = [
+            _seeds(name, [row for row in own if row["optimizer"] == name]) for name in optimizers
+        ]
         sizes = [str(setting["steps"]), str(setting["batch"])]
-        lines.append([task, *sizes, optimizers, methods, counts, setting["judged by"]])
-    return _table(["task", "steps", "batch", "optimizers", "methods", "seeds", "judged by"], lines)
+        lines.append([task, *sizes, "; ".join(seeds), setting["judged by"]])
+    return _table(["task", "steps", "batch", "optimizers and seeds", "judged by"], lines)
+
+
+def _seeds(optimizer: str, rows: list[Row]) -> str:
+    """An optimizer, how many methods were run with it, and with how many seeds."""
+    counts = sorted({row["n"] for row in rows})
+    seeds = f"{counts[0]}–{counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+    return f"{optimizer}: {len({row['method'] for row in rows})} methods, {seeds}"
 
 
 def _tuned(found: dict[str, Any]) -> list[Row]:
@@ -501,7 +732,10 @@ CONTESTANTS = (
     *("bare loop", "TorchJD MGDA", "MGDA"),
     *("MGDA, gap 0.3", "MGDA, gap 0.1", "MGDA, gap 0.01", "CAGrad, gap 0.1"),
 )
+PHYSICS = {"published": _published, "equal-time": _equal_time}
+STALE = {"R_opt": "R_opt", "E_ca": "E_ca", "test": "mean test loss"}
 LONG_RUN = "burgers, long"
+ALL_DIVERGED = "all diverged"
 VARIANTS = {"published": "as published", "metric": "in the metric", "guarded": "guarded"}
 STEPS = {
     "long": _steps_long,

@@ -2,7 +2,7 @@
 
     python examples/own_method.py        # holds it to what every method promises
 
-What each part is for is told in docs/adding-a-method.md.
+What each part is for is told in docs/howto/adding-a-method.md.
 """
 
 from collections.abc import Iterable

@@ -31,7 +31,7 @@ def load_graph() -> ModuleType:
 GRAPH = load_graph()
 MODULES = sorted(GRAPH.modules())
 LONGEST_CHAIN = 18
-MOST_PUBLIC = 360
+MOST_PUBLIC = 430
 MOST_AT_IMPORT = 70
 # Where gradients are computed outside gradients/, and why.
 KIT = "the kit calls backward() on a method's scalar, as every user does"
@@ -42,6 +42,7 @@ DIFFERENTIATES = {
     "trimol.testing._precision": KIT,
     "trimol.testing._problems": "the kit's own Jacobian, which the library's are held against",
     "trimol.testing._row": KIT,
+    "trimol.testing._self_test": "`trimol doctor` takes steps, as every user does, to time them",
     "trimol.testing._state": KIT,
     "trimol.testing._steps": KIT,
 }
@@ -126,7 +127,9 @@ def test_who_may_differentiate_is_there():
 
 
 def test_no_two_modules_share_a_name():
-    names = Counter(file.stem for file in GRAPH.modules().values())
+    """But a method's, which users know it by: `config` is ConFIG, and a run has a configuration."""
+    methods = {f"trimol.methods.{name}" for name in trimol.methods.names()}
+    names = Counter(file.stem for name, file in GRAPH.modules().items() if name not in methods)
     assert [name for name, n in names.items() if n > 1 and not name.startswith("__")] == []
 
 
@@ -229,7 +232,7 @@ def test_a_name_in_other_letters_is_proposed_once():
 
 def documented() -> list[tuple[str, str]]:
     """Module and names of every block of the API page."""
-    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     return re.findall(r"automodule:: (\S+)\n +:members:(.*)", page)
 
 
@@ -240,7 +243,7 @@ def test_the_api_page_names_what_is_there(module, names):
         assert getattr(home, name).__doc__, name
 
 
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -325,7 +328,14 @@ def test_the_loop_calls_backward_and_no_other_part_of_autograd():
 
 # Where names of methods are what the file is about: the orders that the theorems state, and the
 # paper's own experiments, with the methods that the paper has.
-NAMED = {"theory/rates.py": {"static", "modo", "smg", "moco", "crmogm"}}
+# A classifier with a bound is one method by its nature.
+NAMED = {
+    "theory/rates.py": {"static", "modo", "smg", "moco", "crmogm"},
+    "integrations/sklearn.py": {"preference"},
+    # The word: a run's configuration.
+    "runs/_entry.py": {"config"},
+    "runs/_execute.py": {"config"},
+}
 NAMED_IN_PAPER = {"static", "mgda", "modo", "smg", "moco"}
 
 

@@ -86,6 +86,18 @@ def seed(value: int) -> int:
     return whole_number("seed", value, least=0)
 
 
+def finite(name: str, value: float) -> float:
+    """A finite number.
+
+    >>> finite("beta", float("inf"))
+    Traceback (most recent call last):
+    trimol._failures.BadValue: beta must be a finite number, found inf
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise BadValue(f"{name} must be a finite number, found {value!r}")
+    return float(value)
+
+
 def nonnegative(name: str, value: float) -> float:
     """A finite number of at least 0."""
     if not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
@@ -97,6 +109,13 @@ def fraction(name: str, value: float) -> float:
     """A number from 0 to 1."""
     if not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise BadValue(f"{name} must be a number from 0 to 1, found {value!r}")
+    return float(value)
+
+
+def below_one(name: str, value: float) -> float:
+    """A number of at least 0 and below 1."""
+    if not isinstance(value, (int, float)) or not 0 <= value < 1:
+        raise BadValue(f"{name} must be a number of at least 0 and below 1, found {value!r}")
     return float(value)
 
 
@@ -196,7 +215,7 @@ def simplex(
     """Weights as :func:`weights`, that sum to one (to rounding, which is then removed)."""
     checked = weights(value, objectives, name)
     total = checked.sum()
-    if abs(total.item() - 1) > 1e-6:
+    if abs(total.item() - 1) > 1e-5:  # thirds in six digits are 1e-6 off
         raise BadValue(f"{name} must sum to 1, found a sum of {total.item():g}")
     return checked / total
 

@@ -8,9 +8,10 @@ imported classes say, for every method and task.
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
+from trimol._docstrings import arguments
 from trimol._lazy import source_of
 
 _Node = ast.expr | ast.ClassDef
@@ -66,6 +67,14 @@ class Outline:
         raise AttributeError(f"{self.place} has no {attribute}")
 
     @property
+    def arguments(self) -> dict[str, str]:
+        """What the docstrings say about each argument: the class's own words, else its bases'."""
+        told: dict[str, str] = {}
+        for _, node in reversed(self._lineage):
+            told |= arguments(ast.get_docstring(node))
+        return told
+
+    @property
     def takes_others(self) -> bool:
         """Whether the constructor takes keywords that its signature does not name."""
         for _, node in self._lineage:
@@ -74,7 +83,7 @@ class Outline:
                     return method.args.kwarg is not None
         return False
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """Those of the constructor but ``self``; ``**others`` stands for the bases' own."""
         named: dict[str, Parameter] = {}

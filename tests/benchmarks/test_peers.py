@@ -1,4 +1,4 @@
-"""docs/peers.md: every line is one of the script's, and what can be computed anew is."""
+"""docs/reference/peers.md: every line is one of the script's, and what can be computed anew is."""
 
 import json
 import sys

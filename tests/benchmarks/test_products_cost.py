@@ -1,4 +1,4 @@
-"""Passes of weights by products are counted in a training, as docs/cost.md has them."""
+"""Passes of weights by products are counted in a training, as docs/understand/cost.md has them."""
 
 import json
 import subprocess

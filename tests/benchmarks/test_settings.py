@@ -1,4 +1,4 @@
-"""The table of docs/integrations.md: cells of it measured anew, and what it may not hold."""
+"""The table of docs/howto/integrations.md: cells of it measured anew, and what it may not hold."""
 
 import json
 from pathlib import Path

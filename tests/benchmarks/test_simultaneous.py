@@ -1,4 +1,4 @@
-"""The claim of docs/cost.md about ``simultaneous=True``, on fewer trials."""
+"""The claim of docs/understand/cost.md about ``simultaneous=True``, on fewer trials."""
 
 import pytest
 

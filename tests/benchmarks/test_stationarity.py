@@ -17,13 +17,21 @@ OTHERS = {
     "fairgrad": (500, 1.0, 1e-3),
     "pbi": (2000, 0.2, 1e-3),
     "pmgda": (500, 1.0, 1e-5),
+    "mconfig": (500, 1.0, 1e-5),
+    "ntk": (150, 0.1, 1e-2),  # weights as large as a plateau is flat
 }
 # Equal projections may need negative weights: three objectives in the plane have a direction of
 # equal projections everywhere, and following it leads away from the Pareto set.
 # FairGrad's direction grows without bound where gradients oppose each other: near this front it is
 # thrown to and fro, and where it is after so many steps is decided by rounding, of another CPU too.
 # No point of the triangle has three equal losses: PBI's ray misses this front (see below).
-NO_PROMISE = {("imtlg", "quadratic"), ("fairgrad", "fonseca"), ("pbi", "quadratic")}
+# GradDrop draws signs for as long as gradients oppose each other, which they do on a front.
+NO_PROMISE = {
+    ("imtlg", "quadratic"),
+    ("fairgrad", "fonseca"),
+    ("pbi", "quadratic"),
+    ("graddrop", "fonseca"),
+}
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch
 from trimol import tasks
 from trimol.runs import compare
 from trimol.runs._regimes import Regime
+from trimol.tasks.loading import known_options
 from trimol.training import start, train
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -68,6 +70,18 @@ def test_the_mean_loss_of_every_data_set_is_the_formula(answers, name):
     torch.testing.assert_close(on[0], on[2])
 
 
+@pytest.mark.parametrize("name", OWN)
+def test_the_gradients_are_those_of_the_losses(answers, name):
+    task = made(answers, name, seed=1)
+    z = task.data().train[0][:6].unflatten(0, (2, 3)).mean(1)  # two points, a mean of three each
+    torch.manual_seed(0)
+    x = torch.randn(2, len(task.model()()), dtype=torch.float64)
+    found = task.jacobian(x, z)
+    for place in range(2):
+        own = torch.func.jacrev(lambda point, place=place: task.values(point, z[place]))(x[place])
+        torch.testing.assert_close(found[place], own)
+
+
 def worst(task, method, steps=150, lr=None, seed=0, **hyperparameters):
     rate = task.settings["static"].lr if lr is None else lr
     run = start(task, method, lr=rate, batch_size=16, seed=seed, hyperparameters=hyperparameters)
@@ -100,7 +114,7 @@ def test_equal_weights_are_the_best_there_is(answers, name):
     task = made(answers, name)
     # The least of all points of a fine grid, whatever way leads there.
     grid = torch.cartesian_prod(*[torch.linspace(-5, 5, 201, dtype=torch.float64)] * 2)
-    least = min(float(task.values(x).max()) for x in grid[::3])
+    least = min(float(task.level(x).max()) for x in grid[::3])
     assert worst(task, "static", lr=0.1) < least * 1.03
 
 
@@ -119,7 +133,9 @@ def test_what_was_asked_is_kept_and_counted(verdicts, answers, tmp_path, monkeyp
     assert not verdicts.right_regime(answers["collapse"], first | {"warnings": []})
     monkeypatch.setattr(verdicts, "look", None)  # nothing is asked again
     assert verdicts.asked(plan, "collapse", 7) == first
-    (row,) = verdicts.study(plan, ["collapse", "late"], [7, 8])["rows"]
+    table = verdicts.study(plan, ["collapse", "late"], [7, 8])
+    (row,), (said,) = table["rows"], table["said"]
+    assert (said["seed"], said["regime"]) == (7, first["regime"])
     assert (row["n"], row["regime_right"], row["tried"]) == (1, 1, 0)
     assert json.dumps(row)
 
@@ -129,3 +145,22 @@ def test_a_method_where_static_suffices_is_wrong(verdicts, answers):
     assert not verdicts.right_use(answers["bowls"], {"use": "stch"})
     assert verdicts.right_use(answers["concave"], {"use": "stch"})
     assert not verdicts.right_use(answers["concave"], {"use": "static"})
+
+
+def test_what_is_said_of_built_in_tasks_is_kept(load_script, tmp_path, monkeypatch):
+    real = load_script("benchmarks/real_verdicts.py")
+    for name, budget in real.BUDGETS.items():
+        assert set(budget.options) <= set(known_options(name, budget.options)[0])
+    asked = []
+
+    def diagnose(name, *, folder, **given):
+        asked.append((name, given["steps"]))
+        folder.mkdir()
+        return SimpleNamespace(regime="none", use="static", sentence="Stay.", trial=None)
+
+    monkeypatch.setattr(real, "diagnose", diagnose)
+    first = real.asked(tmp_path, "digits")
+    assert real.asked(tmp_path, "digits") == first
+    assert asked == [("digits", real.BUDGETS["digits"].steps)]
+    assert [path.name for path in tmp_path.iterdir()] == ["digits.json"]
+    assert real.study(tmp_path)["rows"] == [first]

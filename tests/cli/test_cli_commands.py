@@ -174,7 +174,7 @@ def test_methods_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
         assert all(float(value.rstrip("*")) >= 0 for value in values)
     assert "static lr=0.05; modo lr=0.1, gamma=0.5." in said.out
     assert "modo − static: " in said.out
-    assert "definition (mean inside)" in said.out
+    assert "definition" not in said.out  # two readings of E_ca are for machines
     assert len(store.find("here")) == 6
 
 
@@ -209,7 +209,7 @@ def test_methods_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == methods.names()
     assert main(["methods", "modo"]) == 0
     said = capsys.readouterr().out
-    assert "--gamma          0.01" in said
+    assert "--gamma 0.01" in said
     assert "@article{chen2023three" in said
     assert main(["methods", "--json"]) == 0
     assert [entry["method"] for entry in json.loads(capsys.readouterr().out)] == methods.names()
@@ -235,7 +235,10 @@ def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "dgits"], "task must be one of digits"),
         (["run", "line.py:Curve"], "line.py: found no task 'Curve'; its tasks are Line"),
         (["run", "nowhere.py:Line"], "cannot read the task file nowhere.py"),
-        (["run", "line.py", "--method", "mood"], "unknown method 'mood': the methods are static,"),
+        (
+            ["run", "line.py", "--method", "mood"],
+            "unknown method 'mood' (did you mean modo?): the methods are static,",
+        ),
         (
             ["run", "line.py", "--gama", "1"],
             "unknown flag --gama: the hyper-parameters of modo are",

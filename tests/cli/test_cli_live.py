@@ -9,6 +9,7 @@ from trimol.cli import _live as live
 from trimol.cli._compare_view import CompareView
 from trimol.cli._progress import Progress
 from trimol.cli._run_view import RunView
+from trimol.cli._tables import bar_of
 from trimol.report._numbers import number
 
 RECORD = {
@@ -134,3 +135,13 @@ def test_quiet_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     with live.shown(RunView(Progress("it", total=100), ()), quiet=True) as changed:
         changed()
     assert file.getvalue() == ""
+
+
+@pytest.mark.parametrize("done", [1, 2])
+def test_bars_are_calm(done: int) -> None:
+    """Rich's own are pink, and green at the end."""
+    console = Console(file=io.StringIO(), force_terminal=True, color_system="256", width=40)
+    console.print(bar_of(done, 2))
+    assert "\x1b[36m" in console.file.getvalue()
+    assert "38;5;197" not in console.file.getvalue()
+    assert "38;5;70m" not in console.file.getvalue()

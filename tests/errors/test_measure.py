@@ -389,6 +389,7 @@ def test_short_numbers(value: float, shown: str) -> None:
     assert short(value) == shown
 
 
+@exact
 @given(st.floats(-1e6, 1e6))
 def test_short_numbers_are_right_to_two_digits(value: float) -> None:
     assert float(short(value)) == pytest.approx(value, rel=0.051, abs=1e-320)
@@ -415,3 +416,12 @@ def test_weights_of_any_sum_are_compared_on_the_simplex() -> None:
     assert near == pytest.approx(below, rel=1e-6)  # no matter on which side of zero their sum is
     with pytest.raises(ValueError, match=r"weights must not all be 0, found \[0.0, 0.0\]"):
         trimol.measure(losses, [x], train=train, weights=[0.0, 0.0])
+
+
+def test_a_difference_within_rounding_is_none() -> None:
+    """The same samples in other batches: neither the gap nor its bound is a finding."""
+    data = torch.randn(21, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = torch.tensor([0.3, -0.2], dtype=torch.float64, requires_grad=True)
+    found = measure(quadratic(x), [x], train=data.split(4), test=data.flip(0).split(5))
+    assert found.opt > 0
+    assert (found.gen, found.bound) == (0.0, 0.0)

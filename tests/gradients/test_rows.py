@@ -118,6 +118,15 @@ def test_large_intermediate_gradients_count_as_much_as_parameters() -> None:
     assert _width(x * wide.sum(), [x]) == 7
 
 
+def test_a_few_large_nodes_among_many_small_ones_do_not_count() -> None:
+    """A GRU is recorded operator by operator; its inputs are multiplied for all times at once."""
+    layer = torch.nn.GRU(8, 16, batch_first=True)
+    losses = layer(torch.randn(64, 100, 8))[0].mean((0, 1))
+    params = list(layer.parameters())
+    assert max(64 * 100 * 48, sum(map(torch.numel, params))) > rows.CACHED_ENTRIES
+    assert rows._batch_width(record(losses, params)) >= rows.SMALLEST_BATCH
+
+
 def test_what_cannot_be_batched_goes_by_a_loop(way: str) -> None:
     """A checkpoint that draws random numbers again; vmap refuses these."""
     block = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).double()

@@ -197,6 +197,7 @@ case("SqueezeBackward2", lambda x: x.squeeze((0, -1)), (1, 3, 4, 1))
 case("ExpandBackward0", lambda x: x.expand(2, 3, 4), (3, 1))
 case("ExpandBackward0", lambda x: x.expand(2, -1, -1), (3, 4), title="as it is")
 case("TBackward0", lambda x: x.t(), (3, 4))
+case("TransposeBackward1", lambda x: x.sin().transpose_(0, -1), (2, 3, 4), title="in place")
 case("TransposeBackward0", lambda x: x.transpose(-1, 0), (2, 3, 4))
 case("TransposeBackward0", lambda x: x.mT, (2, 3, 4), title="matrix")
 case("PermuteBackward0", lambda x: x.permute(2, 0, 1), (2, 3, 4))
@@ -363,6 +364,27 @@ for _p in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf):
         (4, 3),
         title=f"a distance of 0, p {_p}",
     )
+QUANTIZED = (-3, 4, 0.5)
+case(
+    "FakeQuantizeLearnablePerTensorAffineBackward0",
+    lambda x, s, z: torch._fake_quantize_learnable_per_tensor_affine(
+        x.float(), (s.float() * 0.1 + 0.4).abs(), z.float() * 0.1 + 1.3, *QUANTIZED
+    ),
+    (5, 6),
+    (1,),
+    (1,),
+    title="made wider",
+)
+case(
+    "FakeQuantizeLearnablePerChannelAffineBackward0",
+    lambda x, s, z: torch._fake_quantize_learnable_per_channel_affine(
+        x.float(), (s.float() * 0.1 + 0.4).abs(), z.float() * 0.1 + 1.3, 1, *QUANTIZED
+    ),
+    (5, 6, 2),
+    (6,),
+    (6,),
+    title="made wider",
+)
 case("CdistBackward0", torch.cdist, (2, 1, 4, 3), (3, 5, 3), title="broadcast")
 
 

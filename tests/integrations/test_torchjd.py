@@ -268,7 +268,7 @@ def test_an_answer_that_is_not_finite_keeps_the_weights():
 
 @pytest.mark.parametrize("name", ["COSMOS", "GeometricMean", "IMTLL", "PBI", "UW"])
 def test_scalarizers_take_losses_and_are_no_guests(name):
-    """docs/methods.md says that these are refused, and that all the others are methods."""
+    """docs/reference/methods.md: these are refused, and all the others are methods."""
     scalarization = pytest.importorskip("torchjd.scalarization")
     guest = object.__new__(getattr(scalarization, name))
     with pytest.raises(TypeError, match=f"guest must be a TorchJD Aggregator .*, found {name}"):

@@ -3,7 +3,7 @@
 Adding a method means adding its row: `test_base.py` and `test_distributed.py` do the rest.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,19 +20,28 @@ def with_representation(method: Method, step: Step) -> Tensor:
     return scalar
 
 
-def preferring(kind: type[Method]) -> Callable[..., Method]:
+def preferring(
+    kind: type[Method], keyword: str = "prefer", point: Sequence[float] = (2.4, 1.0, 1.0)
+) -> Callable[..., Method]:
     """The method with a preference for which the weights of the kit's three losses change.
 
-    Without one, the worst of them is always the same.
+    Without one, the worst of them is always the same, or none opposes the mean gradient.
     """
-    make = partial(_with_preference, kind)
+    make = partial(_with_preference, kind, keyword, point)
     make.draws, make.__name__ = kind.draws, kind.__name__
     return make
 
 
-def _with_preference(kind: type[Method], params: Any, objectives: Any, **options: Any) -> Method:
-    prefer = [2.4, 1.0, 1.0] if objectives == 3 else None
-    return kind(params, objectives, **{"prefer": prefer, **options})
+def _with_preference(
+    kind: type[Method],
+    keyword: str,
+    point: Sequence[float],
+    params: Any,
+    objectives: Any,
+    **options: Any,
+) -> Method:
+    given = point if objectives == len(point) else None
+    return kind(params, objectives, **{keyword: given, **options})
 
 
 TABLE: dict[str, Row] = {
@@ -55,6 +64,41 @@ TABLE: dict[str, Row] = {
         alone="parallel",
         degree=None,
     ),
+    "imtll": Row(
+        trimol.IMTLL,
+        settings={"lr": 0.1},
+        total="any",
+        moves_with="old",
+        alone="parallel",
+        degree=None,
+    ),
+    "gls": Row(trimol.GLS, total="any"),
+    "softadapt": Row(trimol.SoftAdapt, settings={"beta": 1.0}, degree=None),
+    "relobralo": Row(trimol.ReLoBRaLo, settings={"alpha": 0.5}, total="objectives"),
+    # One objective is the residual, so that permuting them is another problem.
+    "lra": Row(trimol.LRA, total="any", equivariant=False),
+    "ntk": Row(trimol.NTK, total="any"),
+    "config": Row(trimol.ConFIG, total="any", signed=True, rowwise="ray"),
+    # Objectives take turns; Adam's step is a part of it: about the sign of the gradient at first.
+    "mconfig": Row(
+        trimol.MConFIG,
+        total="any",
+        signed=True,
+        combines=False,
+        equivariant=False,
+        degree=None,
+        alone="nothing",
+    ),
+    "dualproj": Row(
+        preferring(trimol.DualProj, "preference", (1.0, 0.0, 0.0)),
+        total="any",
+        conflict_free=True,
+        stationary="strongly",
+        equivariant=False,
+    ),
+    "gradvac": Row(trimol.GradVac, total="any", equivariant=False),
+    "graddrop": Row(trimol.GradDrop, total="any", combines=False),
+    "excessmtl": Row(trimol.ExcessMTL, settings={"lr": 0.1}),
     "stch": Row(trimol.STCH, degree=None),
     "tchebycheff": Row(preferring(trimol.Tchebycheff), total="any", equivariant=False),
     "pbi": Row(trimol.PBI, total="any", signed=True),
@@ -156,6 +200,14 @@ VARIANTS: dict[str, Row] = {
     "fairgrad-clipped": TABLE["fairgrad"].variant(
         settings={"max_norm": 0.5, "chunk": 2, "heads": "weighted"}, degree=None
     ),
+    "softadapt-normalized": TABLE["softadapt"].variant(
+        settings={"variant": "normalized"}, degree=1.0
+    ),
+    "softadapt-weighted": TABLE["softadapt"].variant(settings={"variant": "loss weighted"}),
+    "mconfig-direction": TABLE["mconfig"].variant(
+        settings={"beta2": None}, degree=1.0, rowwise="ray", alone="plain"
+    ),
+    "graddrop-leak": TABLE["graddrop"].variant(settings={"length": "mean gradient", "seed": 1}),
     "gradnorm-sequential": TABLE["gradnorm"].variant(
         settings={"simultaneous": False}, moves_with="new"
     ),

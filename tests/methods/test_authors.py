@@ -1,7 +1,7 @@
 """Our step beside the one of the authors' code, written out by hand: what the step size becomes.
 
-``docs/methods.md`` tells the factors. Here each is computed: the direction that the authors' code
-gives to the shared parameters, from its formula, is the factor times ours.
+``docs/reference/methods.md`` tells the factors. Here each is computed: the direction that the
+authors' code gives to the shared parameters, from its formula, is the factor times ours.
 """
 
 import math
@@ -19,7 +19,7 @@ from table import TABLE
 
 from trimol.testing import Linear
 
-DOCS = Path(__file__).parents[2] / "docs" / "methods.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "methods.md"
 M, D = 3, 5
 C, LAM, GAMMA, MU, BETA = 0.4, 0.3, 0.05, 0.7, 0.5
 LOSSES = np.array([0.8, 1.9, 0.4])
@@ -139,6 +139,22 @@ class Case:
     count: int = M
 
 
+def geometric(J):
+    return LOSSES.prod() ** (1 / M) / M * (J / LOSSES[:, None]).sum(0)
+
+
+def config(J):
+    d = np.linalg.pinv(J / np.linalg.norm(J, axis=1)[:, None]).sum(1)
+    u = d / np.linalg.norm(d)
+    return (J @ u).sum() * u
+
+
+def dualproj(J):
+    """The projection's dual: nonnegative least squares of J[added] on what conflicts."""
+    mean = J.mean(0)
+    return mean + nnls(J.T, -mean)[0] @ J
+
+
 CASES = {
     "static": Case("M", M, lambda J: J.sum(0)),
     "mgda": Case("1 (nash-mtl: M)", 1, min_norm),
@@ -159,11 +175,22 @@ CASES = {
     "imtlg": Case("1", 1, imtlg),
     "dwa": Case("M", M, lambda J: J.sum(0)),
     "uw": Case("1", 1, lambda J: J.sum(0) / 2, {"weights": [0.5] * M}),
+    "imtll": Case("1", 1, lambda J: J.sum(0)),
+    "gls": Case("1", 1, geometric),
+    "config": Case("1", 1, config),
+    "dualproj": Case("1", 1, dualproj, {"preference": [1 / M] * M}),
+    "excessmtl": Case("M", M, lambda J: J.sum(0)),
     "stch": Case("M", M, stch, {"mu": MU}),
 }
 # Drawn at random; formulas whose own tests compute them; lengths of our own; ours.
-FORMULAS = dict.fromkeys(["rgw", "tchebycheff", "pbi", "epo"], "1")
-NOT_COMPARED = FORMULAS | dict.fromkeys(["pmgda", "hvgrad", "preference"], "—")
+FORMULAS = dict.fromkeys(
+    [
+        *("rgw", "tchebycheff", "pbi", "epo", "softadapt", "relobralo", "lra", "mconfig"),
+        *("gradvac", "graddrop"),
+    ],
+    "1",
+)
+NOT_COMPARED = FORMULAS | dict.fromkeys(["pmgda", "hvgrad", "preference", "ntk"], "—")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -25,6 +25,16 @@ def train(model, method, optimizer, steps):
         optimizer.step()
 
 
+def train_by_closure(model, method, optimizer, steps):
+    for seed in range(steps):
+
+        def closure(seed=seed):
+            optimizer.zero_grad()
+            method(model.losses(batch(seed=seed))).backward()
+
+        optimizer.step(closure)
+
+
 @pytest.fixture(autouse=True)
 def loud():
     with warnings.catch_warnings():
@@ -67,3 +77,19 @@ def test_an_optimizer_of_another_model_is_no_concern():
     optimizer.step()
     assert copy.deepcopy(fresh)._begun
     assert pickle.loads(pickle.dumps(fresh)).objectives == 3
+
+
+@every_kind
+def test_a_first_step_inside_the_optimizers_own_is_no_restart(kind):
+    model = network()
+    method, optimizer = trimol.MGDA(model.parameters(), 3), KINDS[kind](model.parameters())
+    train_by_closure(model, method, optimizer, 3)
+    assert method.info.updated
+
+
+def test_a_restart_is_named_where_steps_are_closures():
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters())
+    train_by_closure(model, trimol.MGDA(model.parameters(), 3), optimizer, 3)
+    with pytest.warns(RuntimeWarning, match="the optimizer has done 3 steps before"):
+        train_by_closure(model, trimol.MGDA(model.parameters(), 3), optimizer, 2)

@@ -13,7 +13,9 @@ MOVING = ["momentum", "nesterov", "adam", "adamw", "nadam", "rmsprop"]
 METRIC = [
     name
     for name in trimol.methods.names()
-    if trimol.methods.get(name).needs in ("gramian", "product", "jacobian") and name != "torchjd"
+    if trimol.methods.get(name).needs in ("gramian", "product", "jacobian")
+    and not trimol.methods.get(name).no_metric
+    and name != "torchjd"
 ]
 BESIDE = [name for name in trimol.methods.names() if name not in METRIC and name != "torchjd"]
 
@@ -240,7 +242,7 @@ def test_a_whole_float32_step_agrees_with_float64():
 
 
 @pytest.mark.parametrize("kind", BESIDE)
-def test_methods_without_gradients_of_the_parameters_have_no_metric(kind):
+def test_methods_whose_weights_have_no_metric_say_so(kind):
     with pytest.raises(ValueError, match="optimizer must be None, or guard True, for"):
         made(kind, Problem("adam"))
 

@@ -107,3 +107,19 @@ def test_agrees_with_torchjd_but_for_its_epsilons():
         G = J @ J.T
         theirs = weighting(projector=projector)(G)
         torch.testing.assert_close(upgrad_weights(G), theirs, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("objectives", [2, 3])
+def test_many_gramians_at_once_are_solved_as_one_by_one(objectives):
+    """Conflicting or not, zero, opposite up to rounding, and of very different lengths."""
+    random = torch.Generator().manual_seed(objectives)
+    rows = torch.randn(60, objectives, 4, generator=random, dtype=torch.float64)
+    rows[10:20, 1] = -rows[10:20, 0] * (1 + 1e-9 * torch.arange(10)[:, None])
+    rows[20:25, 0] = 0
+    rows[25:35, 0] *= 1e-8
+    rows[35:40] = rows[35:40].abs()
+    gramian = rows @ rows.mT
+    upgrad = trimol.UPGrad([torch.zeros(1, requires_grad=True)], objectives)
+    found = upgrad.solve_rounded(gramian, 2.0**-52)
+    one_by_one = torch.stack([upgrad_weights(own, 2.0**-52) for own in gramian])
+    torch.testing.assert_close(found, one_by_one, rtol=1e-9, atol=1e-12)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from trimol.data._files.datasets import BadData
 from trimol.paper._data.arrays import once
-from trimol.paper._data.datasets import BadData
 
 
 def ask(path: Path, log: Path) -> None:

@@ -9,12 +9,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from trimol.data._files import datasets
+from trimol.data._files.datasets import BadData, MissingData
 from trimol.paper import _backbones as backbones
 from trimol.paper import _mobilenet as mobilenet
 from trimol.paper._backbones import MEAN, RESNET18, RESNET50, STD
-from trimol.paper._data import arrays, datasets
+from trimol.paper._data import arrays
 from trimol.paper._data.arrays import Images
-from trimol.paper._data.datasets import BadData, MissingData
 
 transformers = pytest.importorskip("transformers")
 

@@ -105,3 +105,37 @@ def test_a_regime_has_a_command_of_its_own(load_script) -> None:
     measured = load_script("docs/measured.py")
     assert measured._command("table4-finetune") == "trimol reproduce table4 --regime finetune"
     assert measured._command("table3-beyond") == "trimol reproduce table3-beyond"
+
+
+def test_tables_of_physics_by_protocol(load_script) -> None:
+    measured = load_script("docs/measured.py")
+    row = {"protocol": "published", "method": "config", "paper": 0.00638, "best": 0.1, "last": 0.2}
+    found = {"rows": [row], "costs": {"mgda": 1.3, "static": 1.0}}
+    assert "| config | 0.00638 | 0.10000 | 0.20000 |" in measured._published(found)
+    assert "Not measured yet" in measured._equal_time(found)
+    for method, error in (("mgda", 0.3), ("static", 0.1)):
+        for seed in (0, 1):
+            ends = {"MSE": error + seed / 10, "size": 0.01, "steps": 770, "lr": 1e-3}
+            found["rows"].append({"protocol": "equal-time", "method": method, **ends})
+    *_, first, last = measured._equal_time(found).splitlines()
+    assert first.startswith("| static | 1.00 | 770 | 0.001 | 0.1500 | 0.1000–0.2000 |")
+    assert last.endswith("| 0.3500 | 0.3000–0.4000 | 0.01, 0.01 |")
+
+
+def test_tables_of_the_classic_toy_and_of_molecules(load_script) -> None:
+    measured = load_script("docs/measured.py")
+    ways = [
+        {"method": "static", "reached": 3, "distances": [4.3, 0.0013, 12.0, 0.0013, 0.0013]},
+        {"method": "config", "reached": 5, "distances": [0.01] * 5},
+    ]
+    *_, first, last = measured._ways(ways).splitlines()
+    assert first.startswith("| config | 5 of 5 | 0.01 |")
+    assert last == "| static | 3 of 5 | 4.3 | 0.0013 | 12 | 0.0013 | 0.0013 |"
+    rows = [
+        {"method": "alone", "metric": "mu MAE", "mean": 0.5},
+        {"method": "famo", "metric": "mu MAE", "mean": 0.6},
+        {"method": "famo", "metric": "Δm", "mean": 20.0},
+    ]
+    *head, alone, famo = measured._molecules({"rows": rows, "costs": {"famo": 0.94}}).splitlines()
+    assert head[0] == "| method | Δm | a step × plain | mu |"
+    assert (alone, famo) == ("| alone |  |  | 0.5 |", "| famo | +20.0 % | 0.9 | 0.6 |")

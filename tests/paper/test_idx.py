@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from trimol.data._files.datasets import BadData
 from trimol.paper._data import idx
-from trimol.paper._data.datasets import BadData
 
 IMAGES = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
+from trimol.data._files.datasets import BadData, MissingData
 from trimol.paper._data import arrays as module
 from trimol.paper._data.arrays import Images
-from trimol.paper._data.datasets import BadData, MissingData
 
 NAMES = [f"class {k % 3}/{k:03d}.png" for k in range(12)]
 

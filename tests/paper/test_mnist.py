@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
+from trimol.data._files import datasets
+from trimol.data._files.datasets import BadData, MissingData
 from trimol.data._lookup import Rows
-from trimol.paper._data import datasets
-from trimol.paper._data.datasets import BadData, MissingData
 from trimol.paper.tasks.mnist import MNIST, Fashion
 from trimol.training import Replicas, assess, start, train
 from trimol.training._replica_data import Sets

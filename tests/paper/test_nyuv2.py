@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from trimol.data._files.datasets import BadData, MissingData
 from trimol.paper._data import nyuv2_files as nyuv2
-from trimol.paper._data.datasets import BadData, MissingData
 from trimol.paper.tasks.nyuv2 import NYUv2
 from trimol.paper.tasks.scenes import Scenes, write
 from trimol.tasks import load

@@ -7,10 +7,10 @@ import pytest
 
 from trimol import paper as reproduce
 from trimol.cli import main
+from trimol.data._files.datasets import MissingData
 from trimol.paper import _multitask_report as multitask_report
 from trimol.paper import _studies as registry
 from trimol.paper import multitask_tables as multitask
-from trimol.paper._data.datasets import MissingData
 from trimol.paper._studies import Context
 from trimol.paper.tasks.scenes import write
 from trimol.tasks import load

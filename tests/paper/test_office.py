@@ -12,9 +12,10 @@ from torch import nn
 from torch.optim import Adam
 
 from trimol import methods
+from trimol.data._files import datasets
+from trimol.data._files.datasets import BadData, MissingData
 from trimol.paper import _backbones as backbones
-from trimol.paper._data import arrays, datasets
-from trimol.paper._data.datasets import BadData, MissingData
+from trimol.paper._data import arrays
 from trimol.paper.tasks.office import Neck, Office, Office31, OfficeHome
 from trimol.tasks import Data, Settings
 from trimol.training import Run, start, train

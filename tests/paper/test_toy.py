@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from trimol import simplex
-from trimol.paper._data.datasets import MissingData
+from trimol.data._files.datasets import MissingData
 from trimol.paper.tasks.toy import STARTS, Toy
 
 AUTHORS = torch.tensor([0.450714, -0.145632], dtype=torch.float64)  # the mean of their data

@@ -192,3 +192,47 @@ def test_a_phone_needs_no_sideways_scrolling(page):
         until(lambda: max(plots(page, "errors", "plot.querySelector('svg').clientWidth")) <= 390)
     finally:
         page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_read_it(page, scheme):
+    """No serious finding of axe-core, in either colour scheme."""
+    axe = pytest.importorskip("axe_core_python", reason="axe-core-python is not installed")
+    feature = [{"name": "prefers-color-scheme", "value": scheme}]
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": feature})
+    page.set_script_timeout(PATIENCE)
+    try:
+        page.execute_script(Path(axe.__file__).with_name("axe.min.js").read_text(encoding="utf-8"))
+        found = page.execute_async_script(
+            "const done = arguments[arguments.length - 1];"
+            "const how = {resultTypes: ['violations'], ...arguments[0]};"
+            "axe.run({exclude: [['.main-svg']]}, how).then(r => done(r.violations.map("
+            "v => [v.impact, v.id, v.nodes.slice(0, 2).map(n => n.html.slice(0, 120))])))",
+            {} if scheme == "light" else {"runOnly": ["color-contrast"]},
+        )
+    finally:
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert [v for v in found if v[0] in ("serious", "critical")] == []
+
+
+def test_the_page_has_landmarks_and_labelled_plots(page):
+    count = "return document.querySelectorAll(arguments[0]).length"
+    assert page.execute_script(count, "main") == 1
+    assert page.execute_script(count, ".plot:not([aria-label])") == 0
+    assert page.execute_script(count, "table caption") > 0
+
+
+def test_nothing_is_cut_off_on_paper(page):
+    """Paper does not scroll. An A4 page between its margins is some 700 px wide."""
+    size = {"width": 700, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        wide = (
+            "return [...document.querySelectorAll('#digits .scroll')]"
+            ".filter(box => !box.closest('details')).map(box => box.scrollWidth)"
+        )
+        assert max(page.execute_script(wide)) <= 700
+    finally:
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -271,3 +271,21 @@ def test_the_command_gives_the_same_run(method, others):
     own, flags = split_flags(arguments, Options)
     again = configuration(parse(Options, own, "run"), flags)
     assert again.key == asked.key
+
+
+def test_a_page_about_one_thing_has_its_title_once(tmp_path):
+    study(tmp_path / "one")
+    page = written(tmp_path)
+    assert "<h1>Figure 0: a study</h1>" in page
+    assert page.count("<h2>") == page.count("<h2>What came out</h2>") == 1
+    compared(tmp_path / "runs", seeds=2, steps=100)
+    page = written(tmp_path)
+    assert f"<h1>{tmp_path.name}</h1>" in page
+    assert "<h2>Figure 0: a study</h2>" in page
+
+
+def test_e_ca_has_one_reading(tmp_path):
+    """The others are for machines: see ``summarise``."""
+    compared(tmp_path, seeds=3, steps=100)
+    heads = written(tmp_path).split("<thead>")[1].split("</thead>")[0]
+    assert heads.count("E_ca<") + heads.count("E_ca ") == 1

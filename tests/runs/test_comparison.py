@@ -300,3 +300,11 @@ def test_a_finished_run_is_read_once(found: Comparison, monkeypatch: pytest.Monk
     twice = {path for path in read if read.count(path) > 1}
     assert {path.name for path in twice} == {"direction.pt"}
     assert len(read) == len(set(read)) + len(twice)
+
+
+@pytest.mark.parametrize("what", ["lr", "schedule", "hyperparameters"])
+def test_what_is_said_of_a_method_that_is_not_compared_is_refused(what, tmp_path):
+    given = {what: {"mgda": {"chunk": 1} if what == "hyperparameters" else 0.1}}
+    said = rf"{what} must name compared methods \(static, modo\), found 'mgda'"
+    with pytest.raises(ValueError, match=said):
+        compare("digits", ["static", "modo"], folder=tmp_path, seeds=1, steps=1, **given)

@@ -1,10 +1,12 @@
 """Configurations: checked in one line, the same after JSON, named by what decides the result."""
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from pydantic import ValidationError
 
 from trimol import methods
@@ -152,3 +154,30 @@ def test_a_growing_method_takes_as_many_samples() -> None:
     task, growth = load("digits"), methods.get("smg").growth
     sampler = task.sampler(task.data(), 16, growth=growth, seed=0)
     assert sampler.samples(steps) <= 12 * 16 < sampler.samples(steps + 1)
+
+
+def test_a_copy_has_a_key_of_its_own() -> None:
+    config = RunConfig(task="digits", method="modo", lr=1.0, steps=100)
+    known = config.key
+    changed = config.model_copy(update={"lr": 2.0})
+    assert changed.key != known
+    assert changed.key == RunConfig(task="digits", method="modo", lr=2.0, steps=100).key
+    assert pickle.loads(pickle.dumps(changed)).key == changed.key
+    assert config == RunConfig(task="digits", method="modo", lr=1.0, steps=100)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "lr"),
+    [(None, 3.0), ("sgd", 3.0), ("momentum", 0.3), ("nesterov", 0.3), ("adam", 1e-3)],
+)
+def test_the_step_size_of_a_task_is_for_its_own_optimizer(optimizer, lr):
+    assert configure("digits", "upgrad", steps=1, optimizer=optimizer).lr == pytest.approx(lr)
+    assert configure("digits", "upgrad", steps=1, optimizer=optimizer, lr=0.7).lr == 0.7
+
+
+def test_another_optimizer_leaves_the_random_numbers_alone():
+    before = torch.random.get_rng_state()
+    configure("digits", "upgrad", steps=1, optimizer="adam")
+    assert torch.equal(before, torch.random.get_rng_state())
+    with pytest.raises(ValueError, match="optimizer: input should be"):
+        configure("digits", "upgrad", steps=1, optimizer="lion")

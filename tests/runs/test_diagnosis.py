@@ -8,7 +8,7 @@ import pytest
 import trimol
 from trimol._failures import BadValue
 from trimol.runs import _diagnosis_file as diagnosis
-from trimol.runs import trial as trials
+from trimol.runs import _final_runs as trials
 from trimol.runs._diagnosis_file import read
 from trimol.runs._sentences import sentence
 from trimol.runs.diagnosis import Diagnosis, diagnose
@@ -59,7 +59,7 @@ def test_the_sentence_is_of_the_trial(found):
 def test_a_look_alone_trains_no_candidate(tmp_path):
     done = diagnose(TUG, folder=tmp_path, look_only=True, **SMALL)
     assert (done.use, done.trial) == ("static", None)
-    assert done.sentence.endswith("(No method was tried.)")
+    assert done.sentence.endswith("No method was tried.")
     assert [path.name for path in tmp_path.iterdir()] == [diagnosis.FILE]
 
 

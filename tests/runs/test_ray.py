@@ -15,9 +15,22 @@ import pytest
 import torch
 
 from trimol._extras import MissingExtra
-from trimol.runs import Interrupted, RunConfig, StoredRun, configure, execute_all, store
+from trimol.runs import (
+    Interrupted,
+    RunConfig,
+    StoredRun,
+    SweepPlan,
+    configure,
+    diagnose,
+    execute_all,
+    front,
+    store,
+    sweep,
+)
 from trimol.runs import _cluster as clusters
+from trimol.runs import _final_runs as finals
 from trimol.runs import _ray as on_ray
+from trimol.runs import _trying as trying
 from trimol.runs._lock import InUse, locked
 from trimol.runs._storage import read_tensors
 from trimol.runs._together import Unit
@@ -105,7 +118,7 @@ def alike(one: Any, other: Any) -> bool:
 
 def same(one: Path, other: Path) -> None:
     assert sorted(os.listdir(one)) == sorted(os.listdir(other))
-    for name in SAME:
+    for name in set(SAME) & set(os.listdir(other)):  # trials have tables only
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
     if (one / store.CHECKPOINT).exists():
         assert alike(read_tensors(one / store.CHECKPOINT), read_tensors(other / store.CHECKPOINT))
@@ -196,6 +209,51 @@ def test_cancelled_runs_save_where_they_are_and_go_on(
     assert sum(read_tensors(path / store.CHECKPOINT)["run"]["step"] >= 40 for path in left) >= 2
     execute_all(runs, together=False)  # here: a run does not care where it was begun
     as_here(tmp_path / "here", runs, together=False)
+
+
+Study = Callable[[Path, str | None], object]
+
+
+def swept(folder: Path, on: str | None) -> object:
+    plan = SweepPlan(
+        "digits", ["static"], steps=5, lr=[0.1, 1.0], options={"validation": 200, "hidden": 8}
+    )
+    return sweep(plan, folder, jobs=2, on=on)
+
+
+def fronted(folder: Path, on: str | None) -> object:
+    return front("concave", ["stch"], folder=folder, points=3, steps=5, jobs=2, on=on)
+
+
+def diagnosed(folder: Path, on: str | None) -> object:
+    own = f"{Path(__file__).with_name('trial_tasks.py')}:Tug"
+    few = {"trials": 2, "steps": 5, "batch_size": 8, "seeds": 2, "tuning_seeds": 1}
+    found = diagnose(own, folder=folder, methods=["mgda"], jobs=2 if on else 1, on=on, **few)
+    return found.sentence
+
+
+@pytest.mark.parametrize("study", [swept, fronted, diagnosed])
+def test_whole_studies_have_the_same_runs(
+    cluster: Cluster, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Searches decide by what runs came to: one bit more, and the next runs are others."""
+    monkeypatch.setattr(trying, "REACHES", ((10**0.5,),))
+    monkeypatch.setattr(trying, "ROUNDS", 1)
+    monkeypatch.setattr(trying, "BEST", 1)
+    monkeypatch.setattr(trying, "schedules", lambda candidate: [])
+    monkeypatch.setattr(trying.Trying, "_refine", lambda self: None)
+    monkeypatch.setattr(finals, "step_costs", lambda made: dict.fromkeys(made, 1.0))
+    there, here = tmp_path / "ray", tmp_path / "here"
+    found = study(there, "ray")
+    if isinstance(found, str):
+        assert found == study(here, None)
+    else:
+        study(here, None)
+    runs = sorted(file.parent.relative_to(here) for file in here.rglob(store.SUMMARY))
+    assert len(runs) > 1
+    assert runs == sorted(file.parent.relative_to(there) for file in there.rglob(store.SUMMARY))
+    for run in runs:
+        same(there / run, here / run)
 
 
 def test_what_diverges_and_what_fails_is_said_as_without_ray(

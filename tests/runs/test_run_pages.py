@@ -19,16 +19,16 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_task_in_one_file(capsys: pytest.CaptureFixture[str]) -> None:
-    file, use = blocks("tasks.md")
+    file, use = blocks("howto/own-task.md")
     Path("noise.py").write_text(file)
     torch.manual_seed(0)
-    exec(compile(use, "tasks.md", "exec"), {})
+    exec(compile(use, "howto/own-task.md", "exec"), {})
     assert re.match(r"opt \S+ · pop \S+ · gen \S+ · conflict \S+", capsys.readouterr().out)
 
 
 def test_runs_and_a_comparison(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = blocks("runs.md")
-    exec(compile(code, "runs.md", "exec"), {})
+    (code,) = blocks("reference/runs.md")
+    exec(compile(code, "reference/runs.md", "exec"), {})
     said = capsys.readouterr().out
     assert re.search(r"modo E_ca_definition \S+ None", said)
     assert re.search(r"modo − static R_opt \S+ \S+ (True|False)", said)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
 
-import polars
 import pytest
 import torch
 from hypothesis import given
@@ -16,9 +15,11 @@ from hypothesis import strategies as st
 from trimol import methods
 from trimol._failures import BadValue
 from trimol.runs import _costs as costs
-from trimol.runs import trial as trials
+from trimol.runs import _final_runs as finals
+from trimol.runs import _trial_verdict as verdicts
+from trimol.runs import _trying as trials
 from trimol.runs._candidates import Candidate
-from trimol.runs._grids import SCHEDULES, around, grid, usual_trials
+from trimol.runs._grids import SCHEDULES, apart, grid, moves, schedules, usual_trials
 from trimol.runs._sentences import sentence
 from trimol.runs.store import CONFIG, StoredRun, find
 from trimol.runs.trial import Trial, TrialPlan, held_out, trial
@@ -30,21 +31,27 @@ HERE = f"{Path(__file__).parent / 'trial_tasks.py'}:"
 PLAN = TrialPlan(HERE + "Tug", ["mgda"], trials=4, steps=12, batch_size=8, seeds=3, tuning_seeds=2)
 
 
+FINE, REFINE = trials.REACHES, trials.Trying._refine
+
+
+def patched(patch: pytest.MonkeyPatch) -> None:
+    """Time is not to be tested: a step of a method costs two of the baseline's. And few trials."""
+    patch.setattr(finals, "step_costs", lambda made: {n: 1.0 + (n != "static") for n in made})
+    patch.setattr(trials, "REACHES", ((10**0.5,),))
+    patch.setattr(trials, "BEST", 2)
+    patch.setattr(trials.Trying, "_refine", lambda self: None)
+
+
 @pytest.fixture(autouse=True)
-def steady_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time is not to be tested: a step of a method costs two of the baseline's."""
-    monkeypatch.setattr(
-        trials, "step_costs", lambda configs: {n: 1.0 + (n != "static") for n in configs}
-    )
+def steady_and_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    patched(monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trial, Path]:
     folder = tmp_path_factory.mktemp("trial")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            trials, "step_costs", lambda configs: {n: 1.0 + (n != "static") for n in configs}
-        )
+        patched(patch)
         return trial(PLAN, folder, jobs=1), folder
 
 
@@ -65,7 +72,7 @@ def test_final_runs_have_seeds_that_the_choice_has_not_seen(found):
     _, folder = found
     tuned = {c["seed"] for c in configs(folder / "tuning-only")}
     final = {c["seed"] for c in configs(folder / "runs")}
-    assert (tuned, final) == ({0, 1}, {2, 3, 4})
+    assert (tuned, final) == ({0, 1, 5, 6, 7}, {2, 3, 4})
     assert all(c["validation_only"] for c in configs(folder / "tuning-only"))
 
 
@@ -96,9 +103,24 @@ def test_what_is_chosen_is_the_best_on_validation_data(found):
         rows = done.tuning.filter(method=name).to_dicts()
         scores = [-fmean(point[m] / scales[m] for m in scales) for point in points]
         assert [row["score"] for row in rows] == pytest.approx(scores)
-        best = scores.index(max(scores))
-        assert [row["chosen"] for row in rows] == [place == best for place in range(len(rows))]
-        assert done.settings[name].lr == rows[best]["lr"]
+        again = [row for row in rows if row["again"] is not None]
+        assert max(rows, key=lambda row: row["score"]) in again
+        best = max(again, key=lambda row: row["again"])
+        assert [row for row in rows if row["chosen"]] == [best]
+        assert done.settings[name].lr == best["lr"]
+    best = max(
+        done.tuning.filter(method="static").drop_nulls("again").to_dicts(),
+        key=lambda row: row["again"],
+    )
+    runs = [
+        run.record
+        for run in find(folder / "tuning-only" / "static")
+        if (run.config.lr, json.dumps(run.config.hyperparameters), run.config.schedule)
+        == (best["lr"], best["hyperparameters"], best["schedule"])
+    ]
+    assert len(runs) == 5  # two tuning seeds and three further ones
+    by_hand = -fmean(fmean(run[f"validation_loss/{m}"] for run in runs) / scales[m] for m in scales)
+    assert best["again"] == pytest.approx(by_hand)
 
 
 def test_test_data_have_no_part_in_the_choice(found, tmp_path):
@@ -136,7 +158,7 @@ def test_costs_are_measured_once(found, monkeypatch):
     def never(configs: object) -> dict:
         raise AssertionError
 
-    monkeypatch.setattr(trials, "step_costs", never)
+    monkeypatch.setattr(finals, "step_costs", never)
     again = trial(PLAN, folder, jobs=1)
     assert again.costs == done.costs
     assert records(again) == records(done)
@@ -168,6 +190,20 @@ def _config(method: str):
     from trimol.runs.config import configure
 
     return configure(HERE + "Tug", method, steps=3, lr=1e30, batch_size=8, schedule="linear")
+
+
+def test_trials_and_runs_can_be_limited(tmp_path):
+    """Everybody stops at so many settings, in the middle of a round if need be."""
+    plan = replace(PLAN, most=7, timed=False, rates=(0.2, 0.7))
+    done = trial(plan, tmp_path, jobs=1)
+    for name in plan.contenders:  # all begin with the same step sizes
+        assert done.tuning.filter(method=name)["lr"].to_list()[:2] == [0.2, 0.7]
+    assert dict(done.tuning.group_by("method").len().iter_rows()) == {"static": 7, "mgda": 7}
+    assert done.tuning["again"].is_null().all()  # further seeds are trials, too
+    assert (done.timed, done.costs) == ({}, {"static": 1.0, "mgda": 1.0})
+    assert {len(runs) for runs in done.runs.values()} == {plan.seeds}
+    with pytest.raises(BadValue, match="most must be a whole number of at least 1, found 0"):
+        replace(PLAN, most=0)
 
 
 def test_time_that_is_up_ends_the_trials_in_their_order(monkeypatch, tmp_path):
@@ -248,7 +284,7 @@ def test_a_method_of_which_nothing_came_to_an_end_is_out_and_static_is_not(found
 
 def test_a_number_that_a_method_lacks_is_no_gain_elsewhere(found, monkeypatch):
     """`right` of one final run is NaN with MGDA: that must not leave `left` alone to decide."""
-    real, gone = trials.numbers, {"mgda"}
+    real, gone = verdicts.numbers, {"mgda"}
 
     def numbers(record):
         method = next(n for n, own in done.runs.items() if record in [r.record for r in own])
@@ -256,8 +292,8 @@ def test_a_number_that_a_method_lacks_is_no_gain_elsewhere(found, monkeypatch):
 
     done, folder = found
     with monkeypatch.context() as patch:
-        patch.setattr(trials, "numbers", numbers)
-        patch.setattr(trials, "ALIKE", 9.0)  # no runs at equal time
+        patch.setattr(verdicts, "numbers", numbers)
+        patch.setattr(finals, "ALIKE", 9.0)  # no runs at equal time
         assert trial(PLAN, folder, jobs=1).verdict.gains == ()
         # A metric that static lacks, too, is one that nobody is judged by.
         gone.add("static")
@@ -336,49 +372,92 @@ def test_every_method_has_as_many_different_candidates(method, objectives, trial
     st.lists(st.floats(1e-6, 1e6), min_size=2, max_size=5),
     st.floats(1e-6, 1e6),
     st.sampled_from(SCHEDULES),
-    st.sampled_from(trials.REACHES),
+    st.sampled_from([reach for level in FINE for reach in level]),
 )
-def test_neighbours_differ_in_one_thing(weights, lr, schedule, factor):
+def test_neighbours_differ_in_one_number(weights, lr, schedule, factor):
     own = {"weights": weights, "gamma": 0.5, "seed": 0}
-    near = around(Candidate(lr, own, schedule=schedule), factor)
-    rates = [c.lr / lr for c in near if c.lr != lr]
+    near = moves(Candidate(lr, own, schedule=schedule), factor)
+    rates = [c.lr / lr for name, c in near if name == "lr"]
     assert rates == pytest.approx([factor, 1 / factor], rel=1e-2)
-    assert {c.schedule for c in near} == set(SCHEDULES)
-    for candidate in near:
-        name = [n for n, value in candidate.hyperparameters.items() if value != own[n]]
-        changed = (candidate.lr != lr) + (candidate.schedule != schedule) + len(name)
-        assert changed == 1
-        if name == ["weights"]:
-            found = candidate.hyperparameters["weights"]
+    for name, candidate in near:
+        changed = [n for n, value in candidate.hyperparameters.items() if value != own[n]]
+        assert (candidate.schedule, candidate.hyperparameters["seed"]) == (schedule, 0)
+        if name.startswith("weights"):
+            place, found = int(name.split()[1]), candidate.hyperparameters["weights"]
+            assert (changed, candidate.lr) == (["weights"], lr)
             assert sum(found) == pytest.approx(1, abs=1e-5)
-            assert min(found) > 0
-        assert candidate.hyperparameters["seed"] == 0
-    ratios = [c.hyperparameters["gamma"] for c in near if c.hyperparameters["gamma"] != 0.5]
+            others = [weight / own for weight, own in zip(found, weights, strict=True)]
+            ratio = others[place] / others[place - 1]
+            assert min(abs(ratio / factor - 1), abs(ratio * factor - 1)) < 1e-2
+        else:
+            assert changed == ([] if name == "lr" else [name])
+    ratios = [c.hyperparameters["gamma"] for name, c in near if name == "gamma"]
     assert ratios == pytest.approx([0.5 * factor, 0.5 / factor], rel=1e-2)
 
 
-def test_what_is_chosen_lies_inside_what_was_tried(found):
-    """Step size, weights and schedule together: better weights may want another step size."""
+def test_another_schedule_comes_with_its_step_sizes():
+    near = schedules(Candidate(1.0, schedule="linear"))
+    assert {c.schedule for c in near} == {None, "cosine"}
+    assert [c.lr for c in near if c.schedule is None] == [1.78, 1.0, 0.562, 0.316]
+
+
+def test_the_best_that_are_run_again_lie_apart(found):
     done, _ = found
+    for name in done.settings:
+        again = [
+            Candidate(row["lr"], json.loads(row["hyperparameters"]), schedule=row["schedule"])
+            for row in done.tuning.filter(method=name).to_dicts()
+            if row["again"] is not None
+        ]
+        assert 1 < len(again) <= trials.BEST
+        assert all(apart(a, b, trials.APART) for n, a in enumerate(again) for b in again[:n])
+
+
+def test_weights_whose_best_is_a_kink_are_found(tmp_path, monkeypatch):
+    """The larger of two losses that differ by 17: one part in a hundred off costs as much."""
+    monkeypatch.setattr(trials, "REACHES", FINE)
+    monkeypatch.setattr(trials.Trying, "_refine", REFINE)
+    plan = replace(PLAN, task=HERE + "Kink", trials=9, steps=60, seeds=2, tuning_seeds=1)
+    done = trial(plan, tmp_path, jobs=1)
+    assert done.tuning.filter(method="static")["score"].max() > -1.01  # −1 is the best there is
     assert not any("around the best" in note for note in done.notes)
-    for name, best in done.settings.items():
-        rows = done.tuning.filter(polars.col("method") == name).to_dicts()
-        tried = {_told(row) for row in rows}
-        near = [c for reach in trials.REACHES for c in around(best, reach)]
-        missing = [c for c in near if _told(_row_of(c, rows[0])) not in tried]
-        assert len(missing) < len(near) / 2, (
-            missing
-        )  # of those far away, what was better came first
+    tried = done.tuning.filter(method="static")
+    assert tried["again"].max() > -1.002  # the last is finer than the margin of 0.5 %
+    assert tried.filter("chosen")["again"].item() == tried["again"].max()
 
 
-def _row_of(candidate, like):
-    own = {**candidate.hyperparameters, "lr": candidate.lr, "schedule": candidate.schedule}
-    return {name: own.get(name) for name in like}
+def test_the_last_search_runs_what_is_close_with_all_seeds(tmp_path, monkeypatch):
+    """And what is kept of it is the same when the trial is read again."""
+    monkeypatch.setattr(trials.Trying, "_refine", REFINE)
+    done = trial(PLAN, tmp_path, jobs=1)
+    for name, chosen in done.settings.items():
+        again = done.tuning.filter(method=name).drop_nulls("again").to_dicts()
+        near = [row for row in again if 0 < abs(math.log10(row["lr"] / chosen.lr)) < 1 / 30]
+        assert near
+        folders = {f.parent for f in tmp_path.rglob(CONFIG) if f"/{name}" in str(f)}
+        seeds = [{c["seed"] for c in configs(folder)} for folder in {f.parent for f in folders}]
+        assert sum({0, 1, 5, 6, 7} <= own for own in seeds) == len(again)
+    read = trial(PLAN, tmp_path, jobs=1)
+    assert (read.verdict, read.settings) == (done.verdict, done.settings)
 
 
-def _told(row):
-    def shown(value):
-        return [float(f"{v:.4g}") for v in value] if isinstance(value, list) else value
+def test_no_last_search_where_the_time_is_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(trials.Trying, "_refine", REFINE)
+    done = trial(replace(PLAN, minutes=1e-6), tmp_path, jobs=1)
+    assert done.tuning["again"].null_count() == len(done.tuning)
 
-    names = ("lr", "schedule", "weights", "gamma")
-    return json.dumps([shown(row.get(name)) for name in names])
+
+def test_a_method_that_cannot_run_here_is_left_out(tmp_path):
+    """Losses below zero, which STCH refuses: MGDA is judged all the same."""
+    plan = replace(PLAN, task=HERE + "Below", methods=["stch", "mgda"], trials=3, seeds=2)
+    done = trial(plan, tmp_path, jobs=1)
+    assert done.settings.keys() == {"static", "mgda"}
+    assert {gain.method for gain in done.verdict.gains} == {"mgda"}
+    assert done.notes[0].startswith("stch is not considered: it cannot run here: ideal must be")
+    again = trial(plan, tmp_path, jobs=1)
+    assert (again.verdict, again.notes) == (done.verdict, done.notes)
+
+
+def test_a_task_that_fails_is_an_error_all_the_same(tmp_path):
+    with pytest.raises(BadValue, match="every must"):
+        trial(replace(PLAN, task=HERE + "Odd"), tmp_path, jobs=1)

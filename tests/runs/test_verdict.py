@@ -50,6 +50,17 @@ def test_a_clear_gain_within_the_margin_changes_nothing():
     assert (found.use, found.kind("a")) == ("static", "alike")
 
 
+def test_a_gain_that_noise_may_have_lifted_above_the_margin_changes_nothing():
+    """The interval of the gain, not its mean, must be above the margin."""
+    unsure = judge([pair("a", "accuracy", 1.5 * MARGIN, noise=0.0035)], WAYS, baseline="static")
+    (gain,) = unsure.gains
+    assert gain.clear
+    assert gain.share > MARGIN > gain.share - gain.ci / gain.scale
+    assert (gain.better, unsure.use) == (False, "static")
+    sure = judge([pair("a", "accuracy", 1.5 * MARGIN, noise=1e-4)], WAYS, baseline="static")
+    assert sure.use == "a"
+
+
 def test_harm_counts_without_correction():
     """p = 0.03 is no finding among many, and yet reason enough not to say: nothing lost."""
     apart = [-0.010, -0.001, -0.008, -0.002, -0.006, -0.0013]

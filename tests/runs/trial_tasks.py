@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from trimol.data import GrowingBatches, IndependentDraws
 from trimol.tasks import Data, Task
-from trimol.tasks.task import Goals
+from trimol.tasks.task import Goals, Settings
 
 
 class Tug(Task):
@@ -42,6 +42,41 @@ class Judged(Tug):
 
     def metrics(self, model: nn.Module, batch: tuple[Tensor, ...]) -> Mapping[str, Tensor]:
         return {"near": -self.losses(model, batch).max()}
+
+
+class Kink(Judged):
+    """One loss times 17, and a metric that knows nothing of it: its least value is a kink."""
+
+    name = "kink"
+    goals: ClassVar[Goals] = {"right": {"worst": "lower"}}
+
+    def losses(self, model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+        return super().losses(model, batch) * torch.tensor([17.0, 1.0])
+
+    def metrics(self, model: nn.Module, batch: tuple[Tensor, ...]) -> Mapping[str, Tensor]:
+        return {"worst": Tug.losses(self, model, batch).max()}
+
+    def data(self) -> Data:
+        z = torch.zeros(20, 1)
+        return Data(train=(z,), test=(z,), validation=(z,))
+
+
+class Below(Tug):
+    """Losses that are all below zero."""
+
+    name = "below"
+
+    def losses(self, model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
+        return super().losses(model, batch) - 100
+
+
+class Odd(Tug):
+    """Settings that no method takes."""
+
+    name = "odd"
+    settings: ClassVar[Mapping[str, Settings]] = {
+        "static": Settings(lr=0.1, method={"every": -1}),
+    }
 
 
 class Misnamed(Tug):

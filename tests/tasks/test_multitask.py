@@ -400,7 +400,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_in_the_documentation_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    page = ROOT / "docs" / "multitask.md"
+    page = ROOT / "docs" / "howto" / "multitask.md"
     space: dict[str, Any] = {}
     for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         exec(compile(code, page.name, "exec"), space)

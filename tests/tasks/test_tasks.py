@@ -5,12 +5,14 @@ import torch
 from torch import nn
 
 from trimol import methods, tasks
+from trimol.data._files.datasets import MissingData
 from trimol.gradients.losses import as_vector
-from trimol.paper._data.datasets import MissingData
 from trimol.tasks import Batch, Data, Task
 
 # The features of these take minutes: test_office.py has the same tests on a small folder.
 NAMES = [name for name in tasks.names() if not name.startswith("office")]
+# A gap between two groups is none: their docstring says so, and they are measured in one batch.
+NO_MEANS = ("adult", "compas", "german", "credit")
 
 
 def data_of(task: Task) -> Data:
@@ -44,7 +46,7 @@ def test_every_task_is_whole(name: str) -> None:
     assert all(value.dim() == 0 for value in task.metrics(model, batch).values())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in NO_MEANS])
 def test_losses_are_means_over_samples(name: str) -> None:
     task = tasks.get(name)()
     data = data_of(task).train

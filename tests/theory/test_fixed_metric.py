@@ -1,4 +1,4 @@
-"""docs/steps.md: in a fixed metric D, MoDo is the paper's MoDo of y = D^{1/2} x."""
+"""docs/howto/steps.md: in a fixed metric D, MoDo is the paper's MoDo of y = D^{1/2} x."""
 
 import pytest
 import torch

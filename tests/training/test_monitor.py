@@ -335,7 +335,7 @@ def test_processes_measure_together_and_one_feeds_sinks(tmp_path: pathlib.Path) 
 
 
 def test_the_page_in_the_documentation_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    page = pathlib.Path(__file__).parents[2] / "docs" / "monitor.md"
+    page = pathlib.Path(__file__).parents[2] / "docs" / "howto" / "monitor.md"
     space: dict[str, Any] = {}
     for code in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         exec(compile(code, page.name, "exec"), space)

@@ -170,6 +170,32 @@ def test_a_schedule_multiplies_the_step_size(lr):
         torch.testing.assert_close(tensor, shorter.params[name], **TIGHT)
 
 
+def test_every_replica_may_have_a_schedule_of_its_own():
+    given = {"batch_size": 6, "seeds": SEEDS}
+    falls = [None, lambda t: 1 - t / 7, lambda t: 0.5]
+    mixed = Replicas(Small(), "modo", lr=0.2, schedule=falls, **given).train(7)
+    for place, fall in enumerate(falls):
+        own = Replicas(Small(), "modo", lr=0.2, schedule=fall, **given).train(7)
+        for name, tensor in mixed.params.items():
+            torch.testing.assert_close(tensor[place], own.params[name][place], **TIGHT)
+    with pytest.raises(ValueError, match="schedule must be one, or one for each of 3, found 2"):
+        Replicas(Small(), "modo", lr=0.2, schedule=falls[:2], **given)
+
+
+def test_a_formula_tells_its_losses_to_the_methods_that_ask():
+    """Each replica with a preference of its own, as a single run has it."""
+    task, prefers = get("concave")(), [[0.5, 0.5], [0.2, 0.8], [0.9, 0.1]]
+    own = {"prefer": torch.tensor(prefers, dtype=torch.float64), "mu": 0.1}
+    together = Replicas(task, "stch", seeds=SEEDS, lr=0.05, hyperparameters=own, batch_size=4)
+    together.train(9)
+    for place, (seed, prefer) in enumerate(zip(SEEDS, prefers, strict=True)):
+        run = start(
+            task, "stch", lr=0.05, batch_size=4, seed=seed,
+            hyperparameters={"prefer": prefer, "mu": 0.1},
+        )  # fmt: skip
+        assert_same(together, place, train(run, 9), **TIGHT)
+
+
 class Constant:
     """Every step takes the same samples."""
 

@@ -7,9 +7,11 @@ errors come at once.
 """
 
 import atexit
+import io
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from functools import cache
 from importlib import import_module
 from typing import Protocol
@@ -18,10 +20,16 @@ from trimol._extras import require
 from trimol._outline import first_line
 from trimol._registration import announced
 from trimol._version import __version__
-from trimol.cli._reporting import INTERRUPTED, TERMINATED, UsageError, reported
+from trimol.cli._reporting import INTERRUPTED, TERMINATED, UsageError, meant, reported, speaks
 
-_OWN = ("run", "compare", "diagnose", "sweep", "front", "report", "plan", "methods", "tasks")
-COMMANDS = {**{name: f"trimol.cli.{name}" for name in _OWN}, **announced("COMMANDS")}
+_RUNS = ("run", "compare", "diagnose", "sweep", "front", "report", "plan")
+_LISTS = ("methods", "tasks", "data")
+_HELPERS = ("doctor", "completion")
+COMMANDS = {
+    **{name: f"trimol.cli.{name}" for name in (*_RUNS, *_LISTS)},
+    **announced("COMMANDS"),
+    **{name: f"trimol.cli.{name}" for name in _HELPERS},
+}
 
 
 class _Command(Protocol):
@@ -36,12 +44,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The command and its arguments; by default, those of the process.
 
     Example:
-        >>> main(["--version"])
-        trimol 0.1.0.dev0
+        >>> main(["--version"])  # doctest: +ELLIPSIS
+        trimol ...
         0
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    code = reported(lambda: _run(given))
+    unheard = redirect_stdout(io.StringIO())
+    heard: AbstractContextManager[object] = nullcontext() if speaks() else unheard
+    with heard:
+        code = reported(lambda: _run(given))
     if code in (INTERRUPTED, TERMINATED):
         _end_in_peace()
     return code
@@ -63,7 +74,8 @@ def _run(given: Sequence[str]) -> int:
         print(f"trimol {__version__}")
         return 0
     if name not in COMMANDS:
-        raise UsageError(f"unknown command {name!r}: the commands are {', '.join(COMMANDS)}")
+        near = meant(name, COMMANDS)
+        raise UsageError(f"unknown command {name!r}{near}: the commands are {', '.join(COMMANDS)}")
     for package in ("tyro", "rich"):
         require(package, extra="studies", purpose="the command line")
     command: _Command = import_module(COMMANDS[name])
@@ -87,7 +99,7 @@ def _help() -> str:
         [
             "usage: trimol COMMAND [-h] ...",
             "",
-            "One model, several losses, and the three errors that decide whether it works.",
+            "Train one model on several losses, and see what you trade away.",
             "",
             *lines,
             "",

@@ -5,7 +5,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from trimol.cli._progress import Progress
-from trimol.cli._tables import live_table
+from trimol.cli._tables import bar_of, live_table
 from trimol.report._numbers import number
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ class CompareView:
 
     def __rich__(self) -> "RenderableType":
         from rich.console import Group
-        from rich.progress_bar import ProgressBar
         from rich.text import Text
 
         table = live_table(("", "", "runs", *LATEST), right=("runs", *LATEST))
@@ -65,11 +64,13 @@ class CompareView:
             done, record = self.done(method), self.latest.get(method, {})
             table.add_row(
                 method,
-                ProgressBar(total=self.seeds, completed=done, width=20),
+                bar_of(done, self.seeds),
                 f"{int(done)} of {self.seeds}",
                 *[number(record.get(name)) for name in LATEST],
             )
-        return Group(Text(self.progress.title, style="bold"), table, Text(self.progress.pace))
+        steps = f"{self.progress.done} of {self.progress.total} steps"
+        pace = ", ".join(filter(None, (steps, self.progress.pace)))
+        return Group(Text(self.progress.title, style="bold"), table, Text(pace))
 
     def _done_before(self, method: str, seed: int) -> None:
         """A method's seeds start in order or together, and so do the methods at one seed.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from trimol.report._numbers import interval
+from trimol.report._numbers import interval, number
 from trimol.runs._sentences import compared as said
 from trimol.runs.comparison import (
     DEFINITION,
@@ -21,7 +21,8 @@ from trimol.runs.study import Row
 from trimol.runs.verdict import judge_runs, ways_of
 from trimol.tasks.task import Better
 
-# One number of all seeds: they have no spread, and are said under the table.
+SEEDS = 5  # enough for Student's t to be no longer the larger part of an interval
+# One number of all seeds: they have no spread, and are for machines (--json).
 OVER_SEEDS = (DEFINITION, UNBIASED)
 
 
@@ -75,17 +76,23 @@ def sentences(compared: Comparison) -> list[str]:
     ]
 
 
-def readings(rows: Sequence[Row]) -> list[tuple[str, float, float, float]]:
-    """Method, mean of the squares, definition and unbiased E_ca, where several seeds were run.
+def few_seeds(rows: Sequence[Row]) -> str:
+    """That more seeds are wanted, where few leave an interval wider than its number; else empty.
 
-    See `trimol.runs.summarise` for what they are.
+    >>> row = {"method": "modo", "metric": "f1", "n": 2, "mean": 3.0, "ci": 103.0}
+    >>> few_seeds([row])
+    'From 2 seeds intervals are wide (modo f1: 3 ± 103): --seeds 5 makes them narrower.'
+    >>> few_seeds([{**row, "ci": 0.5}])
+    ''
     """
-    values = {(row["method"], row["metric"]): row["mean"] for row in rows}
-    return [
-        (method, values[method, "E_ca"], value, values[method, UNBIASED])
-        for (method, metric), value in values.items()
-        if metric == DEFINITION and (method, "E_ca") in values
-    ]
+    wide = [row for row in rows if row["ci"] and row["n"] < SEEDS and row["ci"] > abs(row["mean"])]
+    if not wide:
+        return ""
+    row = max(wide, key=lambda row: row["ci"] / max(abs(row["mean"]), 1e-300))
+    said = f"{row['method']} {row['metric']}: {number(row['mean'])} ± {number(row['ci'])}"
+    return (
+        f"From {row['n']} seeds intervals are wide ({said}): --seeds {SEEDS} makes them narrower."
+    )
 
 
 def weights(compared: Comparison) -> list[tuple[str, list[float], list[float]]]:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trimol.cli._progress import Progress
+from trimol.cli._tables import bar_of
 from trimol.report._numbers import count
 
 if TYPE_CHECKING:
@@ -46,13 +47,12 @@ class FrontView:
 
     def __rich__(self) -> "RenderableType":
         from rich.console import Group
-        from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
 
         row = Table.grid(padding=(0, 2))
         row.add_row(
-            ProgressBar(total=self.runs, completed=sum(list(self.fractions.values())), width=24),
+            bar_of(sum(list(self.fractions.values())), self.runs, width=24),
             f"{self.done} of {count(self.runs, 'run')}",
             self.progress.pace,
         )

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from trimol.cli._reporting import speaks
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -30,7 +32,7 @@ def shown(view: View, *, quiet: bool = False) -> Iterator[Callable[[], None]]:
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
-    if quiet:
+    if quiet or not speaks():
         yield lambda: None
     elif console.is_terminal and not console.is_dumb_terminal:
         from rich.live import Live

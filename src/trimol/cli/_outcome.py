@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 # The three errors in plain words; what is not measured (no test data, no ρ) is not shown.
 SENTENCES = {
-    "R_opt": "optimization: 0 where no small step lowers all losses",
+    "R_opt": "how much all losses could still fall together (0: no further)",
     "R_pop": "the same on test data",
     "R_gen": "generalization: R_pop − R_opt, the part lost on new data",
     "E_ca": "distance from the conflict-avoiding direction",
-    "E_caw": "distance of λ from the λ* that avoids conflict",
+    "E_caw": "distance of λ from the weights MGDA would choose",
 }
 UNMOVED = (
     "λ stayed within 1 % of its start: in effect, weights that do not change. If the method has a "
@@ -72,6 +72,19 @@ def worse(first: Record, last: Record) -> str:
     )
 
 
+def rising(first: Record, last: Record) -> str:
+    """Why an R_opt that ended above its start need not be bad; empty where it fell.
+
+    >>> rising({"R_opt": 0.1}, {"R_opt": 0.3})
+    'R_opt ended above its start: a flat start was left for steeper slopes. The losses decide.'
+    """
+    if last.get("R_opt", 0.0) <= first.get("R_opt", float("inf")):
+        return ""
+    return (
+        "R_opt ended above its start: a flat start was left for steeper slopes. The losses decide."
+    )
+
+
 def setting(config: "RunConfig") -> str:
     """How a method was run, in a few words."""
     own = {(f"method.{k}" if k == "lr" else k): v for k, v in config.hyperparameters.items()}
@@ -113,16 +126,19 @@ def render(run: "StoredRun") -> list["RenderableType"]:
     if "steps_looked" in record:
         parts.append(Padding(Text(f"Steps: {from_record(record)}."), (0, 0, 0, 2)))
     if unmoved(run):
-        parts.append(Text(UNMOVED, style="bold red"))
-    if warning := worse(run.metrics.row(0, named=True), record):
-        parts.append(Text(warning, style="bold red"))
+        parts.append(Text(UNMOVED, style="yellow"))
+    first = run.metrics.row(0, named=True)
+    if warning := worse(first, record):
+        parts.append(Text(warning, style="yellow"))
+    elif reason := rising(first, record):
+        parts.append(Padding(Text(reason), (0, 0, 0, 2)))
     return parts
 
 
 def _losses(record: Record, names: Sequence[str]) -> "RenderableType":
     from rich.text import Text
 
-    table = plain_table("loss", "training", "test", "λ", "λ* without conflict")
+    table = plain_table("loss", "training", "test", "λ", "MGDA's λ*")
     for name in names:
         table.add_row(Text(name), *map(number, of_loss(record, name)))
     for name, value in record.items():

@@ -6,8 +6,9 @@ A programming error is no such failure: it keeps its traceback.
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 
 from trimol._failures import BadType, BadValue, UserError
 
@@ -18,12 +19,18 @@ class UsageError(Exception):
     """The command was called wrongly; the text is the one line that says how."""
 
 
+def speaks() -> bool:
+    """Whether this process is to say anything: of those of torchrun, the first alone is."""
+    several = os.environ.get("WORLD_SIZE", "1") != "1"
+    return not several or os.environ.get("RANK", "0") == "0"
+
+
 def reported(action: Callable[[], int]) -> int:
     """Run an action and return its exit code; what fails is said in one line on stderr."""
     try:
         return action()
     except UsageError as error:
-        return _say(error, MISUSED)
+        return _say(error, MISUSED) if speaks() else MISUSED
     except KeyboardInterrupt as stop:
         return _say(str(stop) or "interrupted", INTERRUPTED)
     except BrokenPipeError:
@@ -61,6 +68,15 @@ def usage() -> Iterator[None]:
         yield
     except (BadValue, BadType) as error:
         raise UsageError(str(error)) from error
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """What may have been meant, for the middle of a message; empty where nothing is near.
+
+    >>> meant("modu", ["static", "modo"]), meant("x", ["static", "modo"])
+    (' (did you mean modo?)', '')
+    """
+    return "".join(f" (did you mean {near}?)" for near in get_close_matches(name, [*known], n=1))
 
 
 def print_json(value: object) -> None:

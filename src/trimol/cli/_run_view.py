@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trimol.cli._outcome import SENTENCES, of_loss
 from trimol.cli._progress import Progress
-from trimol.cli._tables import live_table
+from trimol.cli._tables import bar_of, live_table
 from trimol.report._numbers import number, share
 
 if TYPE_CHECKING:
@@ -40,13 +40,12 @@ class RunView:
         return Group(*parts)
 
     def _bar(self) -> "RenderableType":
-        from rich.progress_bar import ProgressBar
         from rich.table import Table
 
         progress = self.progress
         row = Table.grid(padding=(0, 2))
         row.add_row(
-            ProgressBar(total=progress.total, completed=progress.done, width=24),
+            bar_of(progress.done, progress.total, width=24),
             f"{progress.done} of {progress.total} steps",
             progress.pace,
         )

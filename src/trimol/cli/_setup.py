@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trimol._failures import BadValue
 from trimol._outline import Parameter
 from trimol.cli._parse import pairs
-from trimol.cli._reporting import UsageError, usage
+from trimol.cli._reporting import UsageError, meant, usage
 from trimol.cli._values import any_value, of_types
 from trimol.methods._registry import names
 from trimol.tasks.loading import examine, known_options
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def checked_method(name: str) -> str:
     """The name of a method, or one line that lists them all."""
     if name not in names():
-        raise UsageError(f"unknown method {name!r}: the methods are {', '.join(names())}")
+        near = meant(name.lower(), names())
+        raise UsageError(f"unknown method {name!r}{near}: the methods are {', '.join(names())}")
     return name
 
 
@@ -59,7 +60,18 @@ def steps(options: Any, task_options: dict[str, Any], *, default: int) -> int:
     from trimol.runs.config import steps_per_epoch
 
     with usage():
-        return int(options.epochs) * steps_per_epoch(options.task, options.batch_size, task_options)
+        size = batch_size(options, task_options)
+        return int(options.epochs) * steps_per_epoch(options.task, size, task_options)
+
+
+def batch_size(options: Any, task_options: Mapping[str, Any]) -> int:
+    """Samples a step: as given, else what the task has."""
+    if options.batch_size is not None:
+        return int(options.batch_size)
+    from trimol.tasks import load
+
+    with usage():
+        return load(options.task, task_options).batch_size
 
 
 def name_of(task: str, task_options: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trimol.cli._progress import Progress
+from trimol.cli._tables import bar_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,13 +35,12 @@ class Stages:
 
     def __rich__(self) -> "RenderableType":
         from rich.console import Group
-        from rich.progress_bar import ProgressBar
         from rich.text import Text
 
         done, total = self.progress.done, self.progress.total
         return Group(
             Text(self.progress.title, style="bold"),
             Text(self.stage),
-            ProgressBar(total=max(1, total), completed=done, width=40),
+            bar_of(done, max(1, total), width=40),
             Text(self.progress.pace),
         )

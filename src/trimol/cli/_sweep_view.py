@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trimol.cli._progress import Progress
-from trimol.cli._tables import live_table
+from trimol.cli._tables import bar_of, live_table
 from trimol.report._numbers import number
 
 if TYPE_CHECKING:
@@ -65,7 +65,6 @@ class SweepView:
 
     def __rich__(self) -> "RenderableType":
         from rich.console import Group
-        from rich.progress_bar import ProgressBar
         from rich.text import Text
 
         names = [name for metrics in self.goals.values() for name in metrics]
@@ -75,7 +74,7 @@ class SweepView:
             best, done = self.best(method), len(self.done[method])
             table.add_row(
                 method,
-                ProgressBar(total=total, completed=done, width=20),
+                bar_of(done, total),
                 f"{done} of {total}",
                 *[number(best.values[name]) if best else number(None) for name in names],
             )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 BEST = "*"
 LONG = 16  # letters of a label
+CALM = "cyan"  # of the terminal's own palette: readable on dark and light
 
 
 @dataclass(frozen=True)
@@ -86,21 +87,11 @@ def named(method: str) -> "Text":
     return Text(":\n".join(p if len(p) <= LONG else p.replace(",", ",\n") for p in parts))
 
 
-def readings(rows: Sequence[tuple[str, float, float, float]]) -> "RenderableType":
-    """Both readings of E_ca over seeds, as a table; nothing for a single seed."""
-    if not rows:
-        return ""
-    table = plain_table("E_ca", "mean over seeds", "definition (mean inside)", "without bias")
-    for method, *values in rows:
-        table.add_row(named(method), *map(number, values))
-    return table
-
-
 def weights(
     rows: Sequence[tuple[str, Sequence[float], Sequence[float]]], objectives: Sequence[str]
 ) -> "RenderableType":
     """The means of λ and λ*, as a table."""
-    table = plain_table("λ at the end", *objectives, "λ* that avoids conflict")
+    table = plain_table("λ at the end", *objectives, "MGDA's λ*")
     for method, own, avoiding in rows:
         table.add_row(named(method), *map(share, own), "  ".join(map(share, avoiding)))
     return table
@@ -153,6 +144,15 @@ def live_table(columns: Sequence[str], right: Collection[str]) -> "Table":
     for name in columns:
         table.add_column(name, justify="right" if name in right else "left", no_wrap=True)
     return table
+
+
+def bar_of(done: float, total: float, width: int = 20) -> "RenderableType":
+    """How much is done of a total, as a bar in quiet colours, which a finished one keeps."""
+    from rich.progress_bar import ProgressBar
+
+    return ProgressBar(
+        total=total, completed=done, width=width, complete_style=CALM, finished_style=CALM
+    )
 
 
 def _methods_down(numbers: Grid) -> "Table":

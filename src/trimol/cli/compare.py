@@ -39,10 +39,11 @@ if TYPE_CHECKING:
 
 STEPS = 500
 HOW_TO_READ = (
-    "R_opt is 0 where no small step lowers all losses, on training data; R_pop is the same on test "
-    "data, R_gen the size of the gap between the two. E_ca is the (squared) distance from the "
-    "conflict-avoiding direction. A small R_opt alone makes no good model (one loss that is flat "
-    "is enough for it): read it beside the losses."
+    "R_opt is how much all losses could still fall together (0: no further), on training data; "
+    "R_pop is the same on test data, R_gen the size of the gap between the two. E_ca is the "
+    "(squared) distance from the conflict-avoiding direction, that of MGDA's λ* on all training "
+    "data. A small R_opt alone makes no good model (one loss that is flat is enough for it): read "
+    "it beside the losses."
 )
 
 
@@ -75,7 +76,7 @@ class Options:
     """Steps of each run."""
     epochs: Annotated[Maybe[int], typed(count, "N", unset="none")] = None
     """Passes through the data (of several sets, the longest), in place of steps."""
-    batch_size: Annotated[int, typed(count, "N")] = 64
+    batch_size: Annotated[Maybe[int], typed(count, "N", unset="per-task")] = None
     """Samples a step, the same for every method."""
     set: Annotated[UseAppendAction[Texts], arg(metavar="METHOD.NAME=VALUE")] = ()
     """A step size, schedule or hyper-parameter, e.g. --set modo.gamma=0.1 --set modo.lr=1, or for
@@ -150,7 +151,7 @@ def _compared(
             folder=out,
             seeds=options.seeds,
             steps=steps,
-            batch_size=options.batch_size,
+            batch_size=setup.batch_size(options, task_options),
             task_options=task_options,
             lr=options.lr,
             schedule=options.schedule,
@@ -185,6 +186,7 @@ def _checked(options: Options, compared: Sequence[Variant], given: Mapping[str, 
                 steps=1,
                 task_options=given,
                 hyperparameters=variant.hyperparameters,
+                optimizer=options.optimizer,
             )
             check_method(config)
             found.append(_setting_of(config))
@@ -221,10 +223,12 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
         "Diverged, and left out (--retry trains them again):",
         findings.failures(comparison),
     )
-    console.print(tables.readings(findings.readings(rows)))
     console.print(tables.weights(findings.weights(comparison), findings.objectives(comparison)))
     console.print(tables.steps(step_effects(comparison.runs)))
-    console.print(f"{HOW_TO_READ}\n\nSaved in {out}. Next: trimol report {out}")
+    if few := findings.few_seeds(rows):
+        console.print(f"{few}\n")
+    console.print(f"{HOW_TO_READ}\n")
+    console.print(f"Saved in {out}. Next: trimol report {out}", soft_wrap=True)
 
 
 def _list(console: "Console", heading: str, lines: Sequence[str]) -> None:

@@ -145,7 +145,8 @@ def _show(found: "Diagnosis", out: Path) -> None:
 
     console = tables.plain_console()
     _paragraph(console, found.sentence)
-    _paragraph(console, f"The losses ({found.regime}): {found.look.reason}")
+    if found.look.reason not in found.sentence:  # of a look alone, it is the sentence
+        _paragraph(console, f"The losses ({found.regime}): {found.look.reason}")
     content = found.summary
     table, settings = gains(content), chosen(content)
     if table is not None and settings is not None:
@@ -157,7 +158,7 @@ def _show(found: "Diagnosis", out: Path) -> None:
         console.print()
     for line in remarks(content):
         _paragraph(console, line)
-    console.print(f"Saved in {out}. Next: trimol report {out}")
+    console.print(f"Saved in {out}. Next: trimol report {out}", soft_wrap=True)
 
 
 def _paragraph(console: "Console", text: str) -> None:

@@ -139,6 +139,7 @@ def _check(options: Options, by: "Sequence[Variant | str]", given: Mapping[str, 
                     steps=1,
                     task_options=given,
                     hyperparameters=variant.hyperparameters,
+                    optimizer=options.optimizer,
                 )
                 check_method(config)
 
@@ -224,4 +225,5 @@ def _show(found: "Front", out: Path) -> None:
     for config, said in found.failed:
         console.print(fill(f"Diverged: {config.method}, seed {config.seed}: {said}", console.width))
     console.print(f"\n{fill(HOW_TO_READ, console.width)}\n")
-    console.print(f"A point's run is the folder {out}/*-RUN*. Next: trimol report {out}")
+    told = f"A point's run is the folder {out}/*-RUN*.\nNext: trimol report {out}"
+    console.print(told, soft_wrap=True)

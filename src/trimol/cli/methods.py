@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import Annotated, Any
 
 from tyro.conf import Positional
 
 from trimol.cli import _hyperparameters as hyperparameters
+from trimol.cli._lines import say
 from trimol.cli._parse import parse
 from trimol.cli._reporting import print_json
 from trimol.cli._setup import checked_method
@@ -36,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         _show(described[0])
     else:
         for method in described:
-            print(f"{method['method']:<11} {method['summary']}")
+            say(f"{method['method']:<11} {method['summary']}", indent=12)
     return 0
 
 
@@ -47,14 +50,30 @@ def _described(name: str) -> dict[str, Any]:
         "summary": source.value("summary"),
         "draws": source.value("draws"),
         "hyperparameters": {p.name: p.default for p in hyperparameters.of(name).values()},
+        "meaning": {p: _plain(source.arguments.get(p, "")) for p in hyperparameters.of(name)},
     }
 
 
+def _plain(words: str) -> str:
+    """The words of a docstring on one line, without its marks.
+
+    >>> _plain("Step size γ\\n    of ``λ``, see `MoDo`.")
+    'Step size γ of λ, see MoDo.'
+    """
+    return " ".join(words.replace("`", "").split())
+
+
 def _show(method: dict[str, Any]) -> None:
-    print(f"{method['method']}: {method['summary']}")
+    say(f"{method['method']}: {method['summary']}")
     print(f"Independent mini-batches a step: {method['draws']}")
     print("Hyper-parameters, with their defaults:")
+    width = get_terminal_size().columns
     for name, default in method["hyperparameters"].items():
-        print(f"  --{name.replace('_', '-'):<14} {'none' if default is None else default}")
+        shown = "none" if default is None else default
+        said = f"--{name.replace('_', '-')} {shown}"
+        meaning = method["meaning"][name]
+        print(
+            fill(f"{said:<22}  {meaning}", width, initial_indent="  ", subsequent_indent=" " * 26)
+        )
     print()
     citation(method["method"])

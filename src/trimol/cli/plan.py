@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from shutil import get_terminal_size
 from textwrap import fill
 from typing import Annotated, Any, SupportsFloat
 
@@ -75,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
         print_json(_plain(made))
     else:
         print(made)
-        print(f"\n{fill(ORDERS, 80)}\n")
+        print(f"\n{fill(ORDERS, min(80, get_terminal_size().columns))}\n")
         print("\n".join(f"  {line}" for line in measured(made)))
     return 0
 

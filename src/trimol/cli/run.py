@@ -12,7 +12,7 @@ from trimol.cli import _hyperparameters as hyperparameters
 from trimol.cli import _setup as setup
 from trimol.cli._live import shown
 from trimol.cli._parse import parse, split_flags
-from trimol.cli._reporting import print_json, usage
+from trimol.cli._reporting import print_json, speaks, usage
 from trimol.cli._values import (
     Maybe,
     Texts,
@@ -51,7 +51,7 @@ class Options:
     method: Annotated[str, typed(str, "NAME")] = DEFAULT
     """The method that weighs the losses (see `trimol methods`)."""
     lr: Annotated[Maybe[float], typed(positive, "ALPHA", unset="per-task")] = None
-    """Step size of the optimizer; by default what the task has for the method."""
+    """Step size; by default the task's for the method, with its own optimizer; else torch's."""
     schedule: Annotated[Maybe[str], typed(schedule_name, "NAME", unset="constant")] = None
     """How the step size falls to 0 over the steps: constant (it stays), linear or cosine."""
     optimizer: Annotated[Maybe[str], typed(optimizer_name, "NAME", unset="per-task")] = None
@@ -61,7 +61,7 @@ class Options:
     """Steps to take."""
     epochs: Annotated[Maybe[int], typed(count, "N", unset="none")] = None
     """Passes through the data (of several sets, the longest), in place of steps."""
-    batch_size: Annotated[int, typed(count, "N")] = 64
+    batch_size: Annotated[Maybe[int], typed(count, "N", unset="per-task")] = None
     """Samples a step, split where the method takes several draws."""
     seed: Annotated[int, typed(whole, "N")] = 0
     """Decides the model's start and the samples."""
@@ -127,7 +127,7 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
             hyperparameters=values,
             task_options=given,
             steps=steps,
-            batch_size=options.batch_size,
+            batch_size=setup.batch_size(options, given),
             seed=options.seed,
             measure_every=every,
             score_every=options.score_every,
@@ -166,7 +166,7 @@ def _executed(config: "RunConfig", folder: Path, options: Options) -> "StoredRun
             if (folder / SUMMARY).exists():
                 raise
             raise Interrupted(f"{stop} (the same command with --resume)", stop.code) from None
-    if progress.done < config.steps and not options.quiet:
+    if progress.done < config.steps and not options.quiet and speaks():
         print(f"{folder} is finished already: nothing was run", file=sys.stderr)
     return run
 
@@ -178,7 +178,7 @@ def _show(run: "StoredRun") -> None:
     console = plain_console()
     for part in render(run):
         console.print(part)
-    console.print(f"Saved in {run.path}. Next: trimol report {run.path}")
+    console.print(f"Saved in {run.path}. Next: trimol report {run.path}", soft_wrap=True)
 
 
 def _measured_rho(config: "RunConfig", given: float | None) -> float:

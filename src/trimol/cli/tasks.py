@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trimol.cli._lines import say
 from trimol.cli._parse import parse
 from trimol.cli._reporting import print_json
 from trimol.tasks._catalogue import names, outline
@@ -29,8 +30,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     width = max(map(len, sources))
     for task in tasks:
-        print(f"{task['task']:<{width}}  {task['summary']}")
+        say(f"{task['task']:<{width}}  {task['summary']}", indent=width + 2)
         losses = ", ".join(task["objectives"]) or "those of another task, --option of=TASK"
-        print(f"{'':<{width}}  losses: {losses}")
+        say(f"{'':<{width}}  losses: {losses}", indent=width + 4, whole="--option of=TASK")
     print("A task of your own: trimol run path/to/file.py:Class")
     return 0

@@ -1,6 +1,7 @@
 """`measure`: the three errors of a model, over whole data sets, in one call."""
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,8 @@ from trimol.errors._pareto import stationarity
 from trimol.gradients import Losses
 from trimol.gradients._params import checked
 from trimol.gradients._rows import gram
+
+ROUNDING = 16 * sys.float_info.epsilon  # the share of two numbers that is no difference of theirs
 
 
 @dataclass(frozen=True)
@@ -206,7 +209,7 @@ def from_means(
     return Errors(
         opt=opt,
         pop=pop,
-        gen=None if pop is None else pop - opt,
+        gen=None if pop is None else _apart(pop, opt),
         conflict=None if direction is None else float(direction.square().sum()),
         conflict_weight=conflict_weight,
         losses=tuple(train.losses.tolist()),
@@ -219,6 +222,16 @@ def from_means(
     )
 
 
+def _apart(pop: float, opt: float) -> float:
+    """R_pop − R_opt; 0 where that is but the rounding of the two.
+
+    >>> _apart(0.3, 0.1 + 0.2), _apart(0.5, 0.25)
+    (0.0, 0.25)
+    """
+    return 0.0 if abs(pop - opt) <= ROUNDING * max(pop, opt) else pop - opt
+
+
 def _distance(first: Tensor, second: Tensor) -> float:
-    """‖first − second‖_F, one row at a time."""
-    return math.hypot(*(float((a - b).norm()) for a, b in zip(first, second, strict=True)))
+    """‖first − second‖_F, one row at a time; 0 where that is but rounding."""
+    apart = math.hypot(*(float((a - b).norm()) for a, b in zip(first, second, strict=True)))
+    return 0.0 if apart <= ROUNDING * float(first.norm()) else apart

@@ -18,6 +18,7 @@ from trimol.gradients._graph import Graph, record
 from trimol.gradients._params import as_real
 from trimol.gradients._presence import Presence
 from trimol.gradients._sharded import is_dtensor
+from trimol.gradients._structure import Plan, is_stack
 from trimol.gradients.losses import Losses, starts
 
 
@@ -127,7 +128,9 @@ def reached(
 
 def unreached(graph: Graph, *, inside: bool = False) -> list[int]:
     """The objectives that are known not to depend on the parameters, or on tensors inside."""
-    reached = _past_entrances(graph) if inside else graph.active
+    if not inside:
+        return _unreached(graph.plan, len(graph.losses), is_stack(graph.losses))
+    reached = _past_entrances(graph)
     entrances, own = {*graph.entrances.values()}, starts(graph.losses)
     missed = [
         m
@@ -135,6 +138,13 @@ def unreached(graph: Graph, *, inside: bool = False) -> list[int]:
         if e is None or (e.node not in reached and (e.node, e.output_nr) not in entrances)
     ]
     return list(range(len(graph.losses))) if own is None and missed else missed
+
+
+def _unreached(plan: Plan, count: int, stacked: bool) -> list[int]:
+    """These, of losses that may be a stack."""
+    if not stacked:
+        return [] if 0 in plan.active else list(range(count))
+    return [m for m, edge in enumerate(plan.ends) if edge is None or edge[0] not in plan.active]
 
 
 def check_reach(called: Names, missed: Sequence[int], given: str = "parameters") -> None:

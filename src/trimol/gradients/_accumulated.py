@@ -189,6 +189,10 @@ class Accumulated(Evidence):
         self.finite(rows.sum(1, dtype=torch.promote_types(rows.dtype, torch.float32)))
         return rows
 
+    def rows_of(self, places: Sequence[int]) -> Tensor:
+        """Some rows of Gᵀ; all of them are computed."""
+        return self.jacobian()[list(places)]
+
     def _all_rows(self) -> Tensor:
         """Gᵀ, kept for the scalar."""
         self._rows = self._mean_rows([0], self.given)

@@ -1,5 +1,6 @@
 """Walking the autograd graph that the forward pass recorded. It is read, never changed."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -7,20 +8,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import Node, get_gradient_edge
+from torch.autograd.graph import Node
 
 from trimol._failures import BadValue
-from trimol.gradients._compiled import is_compiled, keep_buffers
+from trimol.gradients._compiled import is_compiled, keep_buffers, saved_types
 from trimol.gradients._reduce import is_distributed, mean_large
 from trimol.gradients._sharded import Shards, check, current
 from trimol.gradients._sinks import is_sink, muted
+from trimol.gradients._structure import Plan, made_by, plan_of, walk
 
-ACCUMULATE = "torch::autograd::AccumulateGrad"
+# What stands for the hook of a saved tensor where this release of torch does not show it.
+TELLS = "hidden"
 REENTRANT = "CheckpointFunctionBackward"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Graph:
     """The recorded graph between some losses and parameters.
 
@@ -29,10 +31,8 @@ class Graph:
         given: The parameters, as the user has them.
         params: What the graph holds of them, where it is entered: the same tensors, unless they are
             sharded.
-        nodes: Every node comes after the nodes it takes its inputs from; the last made the losses.
-        edges: For each node, where its inputs came from.
-        entrances: Where a parameter, by its ``id``, enters: a node and the number of its output.
-        active: The nodes that depend on the parameters, those where a parameter enters included.
+        walked: The nodes, numbered as the plan has them; the first made the losses.
+        plan: What follows from the structure of the graph.
         others: The leaves that require a gradient and are not among the parameters.
         sinks: The nodes that end a forward pass of ``DistributedDataParallel``.
         compiled: The nodes that stand for compiled graphs.
@@ -42,14 +42,43 @@ class Graph:
     losses: Tensor
     given: Sequence[Tensor]
     params: Sequence[Tensor]
-    nodes: list[Node]
-    edges: dict[Node, tuple[tuple[Node | None, int], ...]]
-    entrances: dict[int, tuple[Node, int]]
-    active: set[Node]
+    walked: list[Node]
+    plan: Plan
     others: list[Tensor]
     sinks: list[Node]
     compiled: list[Node]
     shards: Shards | None
+
+    @functools.cached_property
+    def nodes(self) -> list[Node]:
+        """Every node comes after the nodes it takes its inputs from; the last made the losses."""
+        return [self.walked[number] for number in self.plan.order]
+
+    @functools.cached_property
+    def edges(self) -> dict[Node, tuple[tuple[Node | None, int], ...]]:
+        """For each node, where its inputs came from."""
+        return {node: node.next_functions for node in self.nodes}
+
+    @functools.cached_property
+    def entrances(self) -> dict[int, tuple[Node, int]]:
+        """Where a parameter, by its ``id``, enters: a node and the number of its output."""
+        entrances = self.plan.entrances.items()
+        return {id(self.params[p]): (self.walked[node], output) for p, (node, output) in entrances}
+
+    @functools.cached_property
+    def active(self) -> set[Node]:
+        """The nodes that depend on the parameters, those where a parameter enters included."""
+        return {self.walked[step.number] for step in self.plan.steps}
+
+    @functools.cached_property
+    def recomputes(self) -> bool:
+        """Whether saved tensors may be computed again when they are read: checkpoints'."""
+        for number, names in self.plan.saving:
+            node = self.walked[number]
+            for name in names:
+                if getattr(getattr(node, name), "unpack_hook", TELLS) is not None:
+                    return True
+        return False
 
     def apart(self) -> AbstractContextManager[None]:
         """Within, backwards are ours alone: no wrapper of the model takes part in them.
@@ -58,7 +87,12 @@ class Graph:
         """
         if self.compiled:
             keep_buffers(self.compiled)
-        return self._apart() if self.sinks or self.shards is not None else nullcontext()
+        return self._apart() if self.is_wrapped else nullcontext()
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether a wrapper of the model would take part in a backward, or compiled code."""
+        return bool(self.sinks or self.compiled) or self.shards is not None
 
     @contextmanager
     def _apart(self) -> Iterator[None]:
@@ -89,18 +123,18 @@ class Graph:
     @property
     def reached(self) -> set[int]:
         """The given parameters, by their ``id``, that the losses depend on."""
-        pairs = zip(self.given, self.params, strict=True)
-        return {id(given) for given, leaf in pairs if id(leaf) in self.entrances}
+        return {id(self.given[place]) for place in self.plan.entrances}
 
     def shares(self, graph: "Graph") -> bool:
         """Whether a node, other than a leaf, belongs to both graphs."""
-        return any(node in graph.edges for node, sources in self.edges.items() if sources)
+        own = {self.walked[number] for number in self.plan.inner}
+        return any(graph.walked[number] in own for number in graph.plan.inner)
 
     @property
     def rounding(self) -> float:
         """The coarsest rounding of what depends on the parameters (under autocast, half's)."""
         dtypes = {output.dtype.to_real() for node in self.active for output in outputs(node)}
-        dtypes.add(self.losses.dtype)
+        dtypes |= {self.losses.dtype, *saved_types(self.compiled)}
         return max(torch.finfo(dtype).eps for dtype in dtypes if dtype.is_floating_point)
 
 
@@ -111,50 +145,21 @@ def outputs(node: Node) -> Sequence[Any]:
 
 
 def record(losses: Tensor, given: Sequence[Tensor]) -> Graph:
-    """Read the graph between ``losses`` and parameters, depth first, without recursion."""
+    """Read the graph between ``losses`` and parameters."""
     shards = current()
     params = given if shards is None else [shards.leaf(p) for p in given]
-    leaves = {id(p) for p in params}
-    # A parameter inside the graph says where it enters; a leaf's node is met on the way.
-    entrances = {id(p): (p.grad_fn, p.output_nr) for p in params if p.grad_fn is not None}
-    active = {node for node, _ in entrances.values()}
-    nodes: list[Node] = []
-    edges: dict[Node, tuple[tuple[Node | None, int], ...]] = {}
-    others: list[Tensor] = []
-    sinks: list[Node] = []
-    compiled: list[Node] = []
-    stack: list[tuple[Node, bool]] = [(get_gradient_edge(losses).node, False)]
-    while stack:
-        node, inputs_done = stack.pop()
-        if inputs_done:
-            nodes.append(node)
-            if any(source in active for source, _ in edges[node]):
-                active.add(node)
-        elif node not in edges:
-            sources = edges[node] = node.next_functions
-            stack.append((node, True))
-            for source, _ in sources:
-                if source is not None and source not in edges:
-                    stack.append((source, False))
-            if isinstance(node, BackwardCFunction):
-                _check_checkpoint(node)
-                if is_compiled(node):
-                    compiled.append(node)
-                if is_sink(node):
-                    sinks.append(node)
-            elif not sources and node.name() == ACCUMULATE:
-                leaf: Tensor = node.variable  # type: ignore[attr-defined]
-                if id(leaf) in leaves:
-                    entrances[id(leaf)] = (node, 0)
-                    active.add(node)
-                else:
-                    others.append(leaf)
-    check(others, "parameters that losses reach", leaves=True)
+    walked, key = walk(made_by(losses), params)
+    plan = plan_of(len(walked), key)
+    others: list[Tensor] = [walked[number].variable for number in plan.others]  # type: ignore[attr-defined]
+    if others:
+        check(others, "parameters that losses reach", leaves=True)
     if shards is not None and not shards.gathered.keys() & {id(t) for t in (*params, *others)}:
         shards = None  # of another model
-    graph = Graph(
-        losses, given, params, nodes, edges, entrances, active, others, sinks, compiled, shards
-    )
+    python = [walked[number] for number in plan.python]
+    for node in python:
+        _check_checkpoint(node)
+    sinks, compiled = [*filter(is_sink, python)], [*filter(is_compiled, python)]
+    graph = Graph(losses, given, params, walked, plan, others, sinks, compiled, shards)
     if shards is not None:
         shards.check(given, graph.reached, others)
     return graph

@@ -34,6 +34,7 @@ class Presence:
             every loss that is given counts as much as any other.
         keep: Whether the step is to keep its weights in any case.
         due: Whether the step computes new weights, and so takes all its draws apart.
+        wanted: The objectives that it takes for that; all of them where it is not said.
 
     Attributes:
         asked: Whether it was told to keep them.
@@ -48,9 +49,17 @@ class Presence:
     sums: Tensor
 
     def __init__(
-        self, called: Names, draws: int, counts: Tensor | None, *, keep: bool, due: bool
+        self,
+        called: Names,
+        draws: int,
+        counts: Tensor | None,
+        *,
+        keep: bool,
+        due: bool,
+        wanted: Names | None = None,
     ) -> None:
         self.called, self.draws, self.counts, self.due = called, draws, counts, due
+        self.wanted = [wanted is None or name in wanted for name in called]
         self.asked = self.keeps = keep
         self.silent: set[int] = set()
 
@@ -76,7 +85,7 @@ class Presence:
             rows = flat.view_as(rows)
         self.total, self.sums = rows.unbind()
         self._check_together(asks, here)
-        found = self.total if self.due else self.total.sum(0)
+        found = self.total[:, self.wanted] if self.due else self.total.sum(0)
         self.keeps = bool(asks[0] > 0) or not bool((found > 0).all())
 
     def drop(self, places: Tensor) -> None:
@@ -104,7 +113,9 @@ class Presence:
 
     @property
     def absent(self) -> tuple[str | int, ...]:
-        """The names of the objectives that the step has no sample of."""
+        """The names of the objectives that the step is known to have no sample of."""
+        if not hasattr(self, "total"):
+            return ()
         return tuple(
             n for n, there in zip(self.called, self.total.sum(0), strict=True) if not there
         )

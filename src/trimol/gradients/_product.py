@@ -12,7 +12,7 @@ graph allows and says which:
     recorded, and a backward through it.
 ``backwards``
     M backwards with a running inner product each: the only way where the graph has no second
-    derivative (``torch.compile``). The cost grows with M, memory does not.
+    derivative (``once_differentiable``). The cost grows with M, memory does not.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,6 +32,7 @@ from trimol.gradients._graph import Graph, record
 from trimol.gradients._params import checked, trainable
 from trimol.gradients._rules import Unsupported
 from trimol.gradients._tangents import push
+from trimol.gradients._transposed import trial
 from trimol.gradients.losses import Losses, as_vector, entries
 
 Route = Literal["tangents", "double-vjp", "backwards"]
@@ -112,8 +113,10 @@ def directional(graph: Graph, vector: Sequence[Tensor], route: Route | None = No
     if route in (None, "tangents"):
         try:
             values = push(graph, vector)
-            if hooked:
-                _verify(graph, vector, values)
+            alone = not hooked and bool(values.isfinite().all())
+            with trial(graph.compiled, alone=alone, telling=bool(values.any())) as unproven:
+                if hooked or unproven:
+                    _verify(graph, vector, values)
             return Directional(values, "tangents")
         except Unsupported as error:
             reasons.append(f"no tangents: {error}")

@@ -45,31 +45,34 @@ def lstm(layer: Layer, moves: Moves) -> tuple[Tensor, Tensor, Tensor]:
     """The tangents of h₁ … h_T, h_T and c_T, from those of x, W, U, b, b', h₀ and c₀."""
     dx, dw, du, db, db2, dh, dc = moves
     before = torch.cat([layer.h0[None], layer.h[:-1]])
-    gates = layer.x @ layer.w.T + before @ layer.u.T
-    for bias in layer.biases:
-        gates = gates + bias
+    read = torch.cat([layer.x, before], -1).flatten(0, 1)
+    gates = _summed(layer.biases, read, torch.cat([layer.w, layer.u], 1).T)
     # What arrives at the gates, but for what h carries from one time to the next.
-    arriving = torch.zeros_like(gates)
-    for moved in (
-        None if dx is None else dx @ layer.w.T,
-        None if dw is None else layer.x @ dw.T,
-        None if du is None else before @ du.T,
-        db,
-        db2,
-    ):
-        if moved is not None:
-            arriving += moved
-    slopes, keeps, opens = _slopes(gates, layer.c0)
-    h = torch.zeros_like(layer.h0) if dh is None else dh
-    c = torch.zeros_like(layer.c0) if dc is None else dc
-    ut, size = layer.u.T, layer.c0.shape[-1]
-    result = torch.empty_like(layer.h)
-    for t, arrived in enumerate(arriving):
-        change = torch.addmm(arrived, h, ut).mul_(slopes[t])
-        to_c = change[:, : 3 * size].view(-1, 3, size).sum(1)
-        c = to_c.addcmul_(keeps[t], c)
-        h = torch.addcmul(change[:, 3 * size :], opens[t], c, out=result[t])
+    weights = torch.cat([_or_zero(dw, layer.w), _or_zero(du, layer.u)], 1)
+    arriving = _summed([b for b in (db, db2) if b is not None], read, weights.T)
+    if dx is not None:
+        arriving.addmm_(dx.flatten(0, 1), layer.w.T)
+    times = *layer.h.shape[:2], -1
+    slopes, keeps, opens = _slopes(gates.view(times), layer.c0)
+    h, c = _or_zero(dh, layer.h0), _or_zero(dc, layer.c0)
+    result, ut = torch.empty_like(layer.h), layer.u.T
+    moved = gates[: len(h)]  # no longer read
+    i, f, g, o = moved.chunk(4, -1)
+    each = (arriving.view(times), slopes, keeps, opens, result)
+    for arrived, slope, keep, opened, out in zip(*(t.unbind() for t in each), strict=True):
+        torch.addmm(arrived, h, ut, out=moved).mul_(slope)
+        c = torch.addcmul(i, keep, c).add_(f).add_(g)
+        h = torch.addcmul(o, opened, c, out=out)
     return result, result[-1].clone(), c
+
+
+def _or_zero(move: Tensor | None, like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if move is None else move
+
+
+def _summed(biases: Sequence[Tensor], a: Tensor, b: Tensor) -> Tensor:
+    """AB, with biases."""
+    return torch.addmm(sum(biases[1:], start=biases[0]), a, b) if biases else a @ b
 
 
 def _slopes(gates: Tensor, c0: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -80,10 +83,15 @@ def _slopes(gates: Tensor, c0: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     i, f, g, o = gates.chunk(4, -1)
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
-    new = i * g
-    states = [c0]
-    for keep, added in zip(f, new, strict=True):
-        states.append(torch.addcmul(added, keep, states[-1]))
-    before, c = torch.stack(states[:-1]), torch.stack(states[1:]).tanh()
-    slopes = torch.cat([new * (1 - i), before * f * (1 - f), i * (1 - g * g), c * o * (1 - o)], -1)
-    return slopes, f, o * (1 - c * c)
+    new, states = i * g, i.new_empty(len(i) + 1, *c0.shape)
+    states[0] = before = c0
+    for keep, added, state in zip(f.unbind(), new.unbind(), states[1:].unbind(), strict=True):
+        before = torch.addcmul(added, keep, before, out=state)
+    c, slopes = states[1:].tanh(), torch.empty_like(gates)
+    at_i, at_f, at_g, at_o = slopes.chunk(4, -1)
+    torch.addcmul(new, new, i, value=-1, out=at_i)  # i(1 − i)·g
+    torch.addcmul(f, f, f, value=-1, out=at_f).mul_(states[:-1])  # f(1 − f)·c_{t−1}
+    torch.addcmul(i, new, g, value=-1, out=at_g)  # i·(1 − g²)
+    torch.addcmul(o, o, o, value=-1, out=at_o).mul_(c)  # o(1 − o)·tanh(c)
+    opens = torch.addcmul(o, o * c, c, value=-1)  # o·(1 − tanh²(c))
+    return slopes, f, opens

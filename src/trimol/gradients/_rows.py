@@ -17,6 +17,7 @@ from trimol._failures import BadValue
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import pulled
+from trimol.gradients._blocks import Block, blocks, gradients_by_blocks
 from trimol.gradients._graph import Graph, outputs, record
 from trimol.gradients._params import as_real, checked, common_dtype, trainable, width_of
 from trimol.gradients._sinks import passes
@@ -26,6 +27,7 @@ from trimol.maths._numerics import float64
 # On a CPU a batched block pays while it fits in the cache (1 MB of float32): its rows, and each of
 # the intermediate gradients on the way to them (measured: benchmarks/rows.py).
 CACHED_ENTRIES = 2**18
+USUAL = 0.95  # so many of the intermediate gradients: a recurrent layer has hundreds of small ones
 SMALLEST_BATCH = 4
 LARGEST_BATCH = 32
 # A Gramian widens so many entries at a time to float64: 1 MB, which stays in the cache.
@@ -83,7 +85,8 @@ def gramian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = Non
         params: The parameters.
         chunk: How many gradients to hold at once, at most. With fewer than M, gradients are
             computed anew for each pair of blocks: memory for 2·chunk gradients instead of M, for
-            (M/chunk + 1)/2 times the backwards.
+            (M/chunk + 1)/2 times the backwards. ``None`` is all of them, and of more than 2²⁸
+            entries (1 GB of float32) those of one layer after another, where layers form a chain.
 
     Example:
         >>> import torch
@@ -103,6 +106,8 @@ def gram_of(graph: Graph, chunk: int, scale: Tensor | None = None) -> Tensor:
     size, spread = len(graph.losses), graph.spreads
     scale = reduce.share(scale) if spread and scale is not None else scale
     if chunk >= size:
+        if scale is None and (parts := blocks(graph)):
+            return gram_by_blocks(graph, parts)
         return spread_gram(all_rows(graph, spread=spread), spread, scale)
     result = float64(graph.losses.new_empty(size, size))
     for start, rows in row_blocks(graph, chunk, spread=spread):
@@ -115,6 +120,28 @@ def gram_of(graph: Graph, chunk: int, scale: Tensor | None = None) -> Tensor:
             del columns  # before the next block is made
         del rows
     return reduce.sum_small(result) if spread else result
+
+
+def gram_by_blocks(graph: Graph, parts: Sequence[Block]) -> Tensor:
+    """The Gramian of a graph, of gradients of which a part of the parameters' is held at a time."""
+    size = len(graph.losses)
+    total = float64(graph.losses.new_zeros(size, size))
+    for gradients in gradients_by_blocks(graph, parts):
+        held = [m for m, gradient in enumerate(gradients) if gradient is not None]
+        if held:
+            here = torch.tensor(held, device=total.device)
+            total[here[:, None], here] += _pieced([g for g in gradients if g is not None])
+    return (total + total.mT) / 2
+
+
+def _pieced(gradients: Sequence[Tensor]) -> Tensor:
+    """J Jᵀ of rows that lie apart, in float64: piece by piece, each widened in the cache."""
+    width = max(WIDENED_ENTRIES // len(gradients), 1024)
+    total = float64(gradients[0].new_zeros(len(gradients), len(gradients)))
+    for pieces in zip(*(gradient.split(width) for gradient in gradients), strict=True):
+        wide = float64(torch.stack(pieces))
+        total += wide @ wide.mT
+    return total
 
 
 def spread_gram(rows: Tensor, spread: bool, scale: Tensor | None = None) -> Tensor:
@@ -254,7 +281,10 @@ def _batch_width(graph: Graph) -> int:
     shapes = [o.shape for node in nodes for o in outputs(node)]
     if not all(isinstance(length, int) for shape in shapes for length in shape):
         return 1  # a jagged tensor: of no size, and no batching rule
-    size = max(sum(map(width_of, graph.params)), *map(math.prod, shapes), 1)
+    # Many small nodes may have a few large ones among them: those do not make the time.
+    sizes = sorted(map(math.prod, shapes))
+    usual = sizes[math.ceil(USUAL * (len(sizes) - 1))] if sizes else 1
+    size = max(sum(map(width_of, graph.params)), usual, 1)
     return int(min(LARGEST_BATCH, CACHED_ENTRIES // size))
 
 

@@ -12,10 +12,10 @@ tensors, in one of four ways:
 A rule reads a saved tensor once, and does not call the node as well: of a checkpointed block, what
 was read is gone.
 
-Nodes written in Python (``autograd.Function``, module hooks, ``torch.compile``) raise
-`Unsupported`, except torch's own that hand their inputs on. Node names and the saved tensors read
-here are those of PyTorch's ``derivatives.yaml``; the tests hold every rule against a naive
-Jacobian.
+Nodes written in Python (``autograd.Function``, module hooks) raise `Unsupported`, except torch's
+own that hand their inputs on; for what ``torch.compile`` made, see `trimol.gradients._transposed`.
+Node names and the saved tensors read here are those of PyTorch's ``derivatives.yaml``; the tests
+hold every rule against a naive Jacobian.
 """
 
 import functools
@@ -28,8 +28,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
+from trimol.gradients._compiled import is_compiled
 from trimol.gradients._recurrent import Layer, lstm
 from trimol.gradients._sinks import handed_on, passes
+from trimol.gradients._transposed import carried as carried_compiled
 
 Tangents = tuple[Tensor | None, ...]
 # The saved tensors of a node are attributes that only the C++ side declares: for mypy, Any.
@@ -55,25 +57,31 @@ def carry(node: Any, incoming: Tangents) -> Tangents:
     """
     name = node.name()
     try:
-        return _carried(node, name, incoming)
+        for tangent in incoming:
+            if tangent is not None:
+                break
+        else:
+            return (None,) * len(node._input_metadata)
+        if name in SYMMETRIC and len(incoming) == 1 and not tangent.is_complex():
+            outgoing = node(tangent)
+            return outgoing[:1] if isinstance(outgoing, tuple) else (outgoing,)
+        rule = _rule(node, name) or _generic
+        outgoing = rule(node, *incoming)
+        return outgoing if isinstance(outgoing, tuple) else (outgoing,)
     except (RuntimeError, *_LAYOUT) as error:
         raise Unsupported(f"{name}: {error}") from error
 
 
-def _carried(node: Any, name: str, incoming: Tangents) -> Tangents:
-    if all(tangent is None for tangent in incoming):
-        return (None,) * len(node._input_metadata)
-    if name in SYMMETRIC and len(incoming) == 1 and not incoming[0].dtype.is_complex:  # type: ignore[union-attr]
-        return _pull(node, incoming[0])[:1]
-    rule = RULES[name][1] if name in RULES and known(node) else _generic
-    outgoing = rule(node, *incoming)
-    return outgoing if isinstance(outgoing, tuple) else (outgoing,)
-
-
 def known(node: Any) -> bool:
     """Whether a node saves what its rule was written for, no more and no less."""
+    return _rule(node, node.name()) is not None
+
+
+def _rule(node: Any, name: str) -> Rule | None:
+    """The rule of a node that is built as it expects."""
+    fields, rule = RULES.get(name, (None, None))
     kind: Any = type(node)
-    return _saves(kind, RULES[node.name()][0])
+    return rule if fields is not None and _saves(kind, fields) else None
 
 
 @functools.cache
@@ -87,6 +95,8 @@ def _generic(node: Any, *incoming: Tensor | None) -> Tangents:
     if isinstance(node, BackwardCFunction):
         if passes(node):
             return handed_on(node, incoming)
+        if is_compiled(node):
+            return carried_compiled(node, incoming)
         raise Unsupported(type(node).__name__)
     outputs = node._input_metadata
     if len(outputs) == 1 and math.prod(outputs[0].shape) == 1:
@@ -107,14 +117,13 @@ def _by_gradient(node: Any, incoming: Tangents) -> Tensor:
     shape = output.shape
     one = _one(output.dtype, output.device)
     gradients = _pull(node, one.view(shape) if shape else one)
-    terms = [
-        torch.dot(_flat(g), _flat(t))
-        for g, t in zip(gradients, incoming, strict=True)
-        if t is not None and g is not None
-    ]
-    if not terms:
+    total = None
+    for g, t in zip(gradients, incoming, strict=True):
+        if t is not None and g is not None:
+            term = torch.dot(_flat(g), _flat(t))
+            total = term if total is None else total + term
+    if total is None:
         raise Unsupported(f"{node.name()} gave no gradient")
-    total = sum(terms[1:], start=terms[0])
     return total.view(shape) if shape else total
 
 
@@ -513,6 +522,37 @@ def _turned(times: Tensor, back: bool) -> Tensor:
     return times.flip(0) if back else times
 
 
+def _learned_quantization(node: Any, *moves: Tensor | None) -> Tensor:
+    """x is rounded to steps of a learned size: every entry has slopes of its own in all three.
+
+    torch's backward adds them up over a channel. So each entry is made a channel.
+    """
+    data, axis = node._saved_self, getattr(node, "_saved_axis", None)
+    along = [1] * data.dim()
+    if axis is not None:
+        along[signed(axis)] = -1
+
+    def each(number: Any) -> Tensor:
+        spread: Tensor = number.reshape(along).expand(data.shape)
+        return spread
+
+    slopes = _aten._fake_quantize_learnable_per_channel_affine_backward(
+        torch.ones_like(data).reshape(-1, 1),  # of one dimension alone it adds all up
+        data.reshape(-1, 1),
+        each(node._saved_scale).reshape(-1),
+        each(node._saved_zero_point).reshape(-1),
+        0,
+        signed(node._saved_quant_min),
+        signed(node._saved_quant_max),
+        node._saved_grad_factor,
+    )
+    total = torch.zeros_like(data)
+    for slope, moved in zip(slopes, moves, strict=True):
+        if moved is not None:
+            total += slope.view(data.shape) * (moved if moved is moves[0] else each(moved))
+    return total
+
+
 def _div_rounded(node: Any, a: Tensor | None, b: Tensor | None = None) -> Tensor | None:
     """A quotient that is rounded does not move."""
     return _div(node, a, b) if node._saved_rounding_mode is None else None
@@ -565,13 +605,17 @@ RULES: dict[str, tuple[str, Rule]] = {
     "ViewBackward0": ("", _reshape),
     "UnsafeViewBackward0": ("", _reshape),
     "ReshapeAliasBackward0": ("", _reshape),
-    "UnsqueezeBackward0": ("dim", _reshape),
+    "UnsqueezeBackward0": ("dim", lambda n, x: x.unsqueeze(signed(n._saved_dim))),
     "SqueezeBackward0": ("", _reshape),
-    "SqueezeBackward1": ("dim", _reshape),
+    "SqueezeBackward1": ("dim", lambda n, x: x.squeeze(signed(n._saved_dim))),
     "SqueezeBackward2": ("dim", _reshape),
     "ExpandBackward0": ("", lambda n, x: x.expand(_shape(n))),
     "TBackward0": ("", lambda n, x: x.t()),
     "TransposeBackward0": (
+        "dim0 dim1",
+        lambda n, x: x.transpose(signed(n._saved_dim0), signed(n._saved_dim1)),
+    ),
+    "TransposeBackward1": (  # in place
         "dim0 dim1",
         lambda n, x: x.transpose(signed(n._saved_dim0), signed(n._saved_dim1)),
     ),
@@ -633,6 +677,14 @@ RULES: dict[str, tuple[str, Rule]] = {
         "batch_first batch_sizes bidirectional cx_ has_biases hidden_size hx_ input mode "
         "num_layers result0 result1 result2 result3 reverse train weight0 weight1 weight2 weight3",
         _fused_layer,
+    ),
+    "FakeQuantizeLearnablePerTensorAffineBackward0": (
+        "grad_factor quant_max quant_min scale self zero_point",
+        _learned_quantization,
+    ),
+    "FakeQuantizeLearnablePerChannelAffineBackward0": (
+        "axis grad_factor quant_max quant_min scale self zero_point",
+        _learned_quantization,
     ),
     "DivBackward2": ("other rounding_mode self", _div_rounded),
     **dict.fromkeys(FLAT, ("", lambda n, *_: None)),

@@ -18,7 +18,13 @@ from trimol.gradients._sharded import Part
 def weighted(losses: Tensor, weights: Tensor) -> Tensor:
     """λᵀF, at least in float32."""
     dtype = torch.promote_types(losses.dtype, torch.float32)
-    return (weights.to(losses.device, dtype) * losses.to(dtype)).sum()  # autocast leaves this be
+    # Autocast leaves this be.
+    return torch.dot(weights.to(losses.device, dtype), losses.to(dtype))
+
+
+def mean(values: Sequence[Tensor]) -> Tensor:
+    """The mean of some scalars."""
+    return values[0] if len(values) == 1 else torch.stack(list(values)).mean()
 
 
 def attached(

@@ -9,13 +9,12 @@ layer, whatever the number of losses, and no new graph is recorded.
 `trimol.gradients._rules` says how a single node's Jacobian is applied.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import Node, get_gradient_edge
 
+from trimol.gradients._autocast import no_autocast
 from trimol.gradients._checkpoints import within_a_backward
 from trimol.gradients._graph import Graph
 from trimol.gradients._rules import Tangents, carry
@@ -27,34 +26,38 @@ def push(graph: Graph, vectors: Sequence[Tensor]) -> Tensor:
     The direction v has one tensor for each of the graph's parameters. Raises `Unsupported` where a
     node on the way cannot carry tangents.
     """
-    seeds: dict[Node, dict[int, Tensor]] = {}
-    for param, vector in zip(graph.params, vectors, strict=True):
-        if id(param) in graph.entrances:
-            node, number = graph.entrances[id(param)]
-            seeds.setdefault(node, {})[number] = vector.to(param.dtype)
-    return within_a_backward(lambda: _carried(graph, seeds))
+    seeds: dict[int, dict[int, Tensor]] = {}
+    for place, (number, output) in graph.plan.entrances.items():
+        vector = vectors[place]
+        dtype = graph.params[place].dtype
+        seeds.setdefault(number, {})[output] = vector if vector.dtype == dtype else vector.to(dtype)
+    if graph.recomputes:
+        return within_a_backward(lambda: _carried(graph, seeds))
+    return _carried(graph, seeds)
 
 
-def _carried(graph: Graph, seeds: dict[Node, dict[int, Tensor]]) -> Tensor:
+@no_autocast()
+def _carried(graph: Graph, seeds: dict[int, dict[int, Tensor]]) -> Tensor:
     """The tangents of the losses, from those of some outputs of nodes."""
-    losses = graph.losses
+    nodes, losses = graph.walked, graph.losses
     # Nodes in the order of the forward pass; a tangent lives until its last reader has used it.
-    order = [node for node in graph.nodes if node in graph.active]
-    readers = Counter(source for node in order for source, _ in graph.edges[node])
-    live: dict[Node, Tangents] = {}
-    with torch.no_grad(), torch.autocast(losses.device.type, enabled=False):
-        for node in order:
-            sources = graph.edges[node]
-            incoming = tuple(live[s][i] if s in live else None for s, i in sources)
-            outgoing = carry(node, incoming) if sources else (None,)  # a leaf is its seed
-            live[node] = _joined(outgoing, seeds[node]) if node in seeds else outgoing
-            for source, _ in sources:
-                if source in live:
-                    readers[source] -= 1
-                    if not readers[source]:
-                        del live[source]
-    root = get_gradient_edge(losses)
-    result = live[root.node][root.output_nr] if root.node in live else None
+    live: list[Tangents | None] = [None] * len(nodes)
+    with torch.no_grad():
+        for number, sources, done in graph.plan.steps:
+            if sources:
+                incoming = tuple(
+                    [e and live[e[0]][e[1]] for e in sources]  # type: ignore[index]
+                )
+                outgoing = carry(nodes[number], incoming)
+                for each in done:
+                    live[each] = None
+                del incoming
+            else:
+                outgoing = (None,)  # a leaf is its seed
+            own = seeds.get(number)
+            live[number] = outgoing if own is None else _joined(outgoing, own)
+    reached = live[0]
+    result = None if reached is None else reached[losses.output_nr]
     return torch.zeros_like(losses) if result is None else result.to(losses.dtype)
 
 

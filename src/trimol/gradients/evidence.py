@@ -7,7 +7,7 @@ without repeating a backward that was done for the evidence.
 
 import functools
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import combinations
 from typing import Any
 
@@ -30,6 +30,7 @@ from trimol.gradients._absent import (
 )
 from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import dense, gradient, norm, pulled
+from trimol.gradients._blocks import blocks
 from trimol.gradients._checkpoints import check_repeatable, explained
 from trimol.gradients._delivery import AS_IT_IS, Delivery
 from trimol.gradients._graph import Graph, record
@@ -45,15 +46,18 @@ from trimol.gradients._rows import (
     combined,
     combined_wide,
     gram,
+    gram_by_blocks,
     gram_of,
     own_gramian,
     rounding,
+    row_blocks,
     spread_gram,
 )
-from trimol.gradients._scalar import attached, weighted
+from trimol.gradients._scalar import attached, mean, weighted
 from trimol.gradients._sharded import Shards
 from trimol.gradients._stepping import Momentum, Stepping
 from trimol.gradients.losses import Losses, loss_vector, loss_vectors, origins
+from trimol.maths._numerics import is_finite
 
 
 class NonFinite(ArithmeticError):
@@ -121,6 +125,7 @@ class Evidence:
         self.reason = ""
         self.findings: dict[str, Any] = {}
         self._rows: Tensor | None = None
+        self._jacobian: Tensor | None = None  # the rows without hooks, whole and finite
         self._spread = False  # whether each process has its share of the rows' columns alone
         self._second_gradient: Sequence[Tensor] | None = None
         self._pulled: tuple[Tensor, Sequence[Tensor]] | None = None  # λ and G λ of the only draw
@@ -138,9 +143,13 @@ class Evidence:
         alone = not asks and not reduce.is_distributed()
         if alone and not presence.due:
             return
+        if alone:
+            known = [vector.tolist() for vector in self.draws]
+            if not any(0.0 in each for each in known):
+                # The usual step: all objectives are there, on this one process.
+                self.losses = _mean_of(known, self.draws[0].device)
+                return
         values = torch.stack([vector.detach() for vector in self.draws])
-        if alone and not (values == 0).any():
-            return  # the usual step: all objectives are there, on this one process
         presence.join(values, torch.tensor(there), waits=bool(self.sinks))
         if presence.due and not presence.keeps:
             self._look(presence)
@@ -167,7 +176,7 @@ class Evidence:
 
     def _look(self, presence: Presence) -> None:
         """A loss that is 0 on all processes, with a zero gradient, beside others that are not 0."""
-        zero = (presence.sums == 0).nonzero().tolist()
+        zero = ((presence.sums == 0) & (presence.total > 0)).nonzero().tolist()
         if not zero or not presence.sums.any(1).all():
             return
         silent = torch.zeros_like(presence.sums)
@@ -193,7 +202,7 @@ class Evidence:
     @property
     def absent(self) -> tuple[str | int, ...]:
         """The names of the objectives that this step has no sample of."""
-        return () if self.presence is None or not self.keeps else self.presence.absent
+        return () if self.presence is None else self.presence.absent
 
     @property
     def rounding(self) -> float:
@@ -226,6 +235,9 @@ class Evidence:
                     return self._noted("gramian", gram_of(graph, size))
                 found, self.momentum = self.metric.of_graph(graph, size)
                 return self._noted("gramian", found)
+            if self.metric is None and (parts := blocks(graph)):
+                self.reason = f"gradients too large to hold: {len(parts)} blocks, one after another"
+                return self._noted("gramian", gram_by_blocks(graph, parts))
             self._rows, self._spread = all_rows(graph, spread=graph.spreads), graph.spreads
         return self._noted("gramian", self.gram(self._rows, spread=self._spread))
 
@@ -256,6 +268,8 @@ class Evidence:
     @no_autocast()
     def jacobian(self) -> Tensor:
         """Gᵀ of the (only) draw: one row of gradients per objective, in the order of `params`."""
+        if self._jacobian is not None:  # asked for again
+            return self._jacobian
         (graph,) = self.graphs
         self.route = "rows"
         self.passes += len(graph.losses)
@@ -263,7 +277,22 @@ class Evidence:
             self._rows = all_rows(graph)
         # One pass and no mask: a sum with NaN or infinity shows it (float16 could overflow).
         self.finite(self._rows.sum(1, dtype=torch.promote_types(self._rows.dtype, torch.float32)))
+        self._jacobian = self._rows
         return self._rows
+
+    @no_autocast()
+    def rows_of(self, places: Sequence[int]) -> Tensor:
+        """The rows of `jacobian` at these places alone: a backward through each one's own graph.
+
+        For a direction of `scalar_along`, which leaves no backward to do.
+        """
+        (graph,) = self.graphs
+        self.route = "rows"
+        self.passes += max(len(places) - 1, 0)
+        with self.apart(), hooks.muted(self.params):
+            rows = torch.cat([next(row_blocks(graph, 1, place))[1] for place in places])
+        self.finite(rows.sum(1, dtype=torch.promote_types(rows.dtype, torch.float32)))
+        return rows
 
     @no_autocast()
     def product(self, weights: Tensor, *, keep_gradient: bool = False) -> Tensor:
@@ -276,7 +305,7 @@ class Evidence:
                 is not freed: there may be other products, of which the last is kept.
         """
         if not self.route:  # the first product
-            check_repeatable(node for graph in self.graphs for node in graph.nodes)
+            check_repeatable(n for graph in self.graphs if graph.recomputes for n in graph.nodes)
         place = min(1, len(self.draws) - 1)
         second = self.draws[place]
         # Hooks on the parameters are for the user's backward to run, once: it needs the graph.
@@ -332,7 +361,7 @@ class Evidence:
 
     def finite(self, evidence: Tensor) -> Tensor:
         """What was computed from evidence: raises if it is not finite."""
-        if not evidence.isfinite().all():
+        if not is_finite(evidence):
             raise NonFinite
         return evidence
 
@@ -375,9 +404,12 @@ class Evidence:
         """The given parameters, by their ``id``, that the losses depend on."""
         return set().union(*(graph.reached for graph in self.graphs))
 
-    @contextmanager
-    def apart(self) -> Iterator[None]:
+    def apart(self) -> AbstractContextManager[None]:
         """Within, backwards are ours alone."""
+        return self._apart() if any(graph.is_wrapped for graph in self.graphs) else nullcontext()
+
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
         with ExitStack() as stack:
             for graph in self.graphs:
                 stack.enter_context(graph.apart())
@@ -407,13 +439,15 @@ class Evidence:
         if self.guards or self._is_rescaled(weights) or self._is_pulled(weights):
             return self._along(weights, used, self._combined(weights, used))
         values = [weighted(vector, weights) for vector in used]
+        if not self.others and self._second_gradient is None:
+            return mean(values)
         wanted = self._on_heads(weights)
         missing = [wanted - weights] * len(used)
         # So is that of the second draw's gradient, on the parameters and (all of it) on the others.
         if self._second_gradient is not None:
             values[1] = self._attached(values[1].detach(), self._second_gradient)
             missing[1] = wanted
-        value = torch.stack(values).mean()
+        value = mean(values)
         if not self.others or not any(weight.any() for weight in missing):
             return value
         return self._attached(value, on_others=self._on_others(used, missing))
@@ -444,7 +478,7 @@ class Evidence:
         delivered = self._delivered(direction, used)
         if self.guards:
             weights, delivered, on_others = self._guarded(weights, used, delivered, on_others)
-        value = torch.stack([weighted(vector.detach(), weights) for vector in used]).mean()
+        value = mean([weighted(vector.detach(), weights) for vector in used])
         return self._attached(value, delivered, on_others)
 
     @property
@@ -568,8 +602,9 @@ class Evidence:
         """Whether the length of G λ has to be known: the mean gradient's is that of uniform λ."""
         if self.delivery.max_norm is not None:
             return True
-        uniform = torch.full_like(weights, 1 / len(weights))
-        return self.delivery.length == "mean gradient" and not torch.equal(weights, uniform)
+        if self.delivery.length != "mean gradient":
+            return False
+        return not torch.equal(weights, torch.full_like(weights, 1 / len(weights)))
 
     def _delivered(self, direction: Sequence[Tensor], used: Sequence[Tensor]) -> Sequence[Tensor]:
         """The direction with the length that the delivery gives it."""
@@ -624,6 +659,12 @@ class Evidence:
                 draws, self.others, shares, retain_graph=True, materialize_grads=True
             )
         return total if self.shards is None else self.shards.joined(self.others, total)
+
+
+def _mean_of(values: Sequence[Sequence[float]], device: torch.device) -> Tensor:
+    """The mean over draws of their losses' values."""
+    means = [sum(each[1:], start=each[0]) / len(each) for each in zip(*values, strict=True)]
+    return torch.tensor(means, dtype=torch.float64, device=device)
 
 
 def _like_autograd(p: Tensor, gradient: Tensor, found: dict[int, list[Tensor]]) -> Tensor:

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+from torch.autograd.graph import GradientEdge, Node
 
 from trimol._checks import Names, in_order
 from trimol._failures import BadType, BadValue
+from trimol.gradients._structure import is_stack, made_by
 
 # None stands for the loss of an objective that a batch has no sample of.
 Losses = Tensor | Sequence[Tensor | None] | Mapping[str, Tensor | None]
@@ -89,7 +90,8 @@ def _stacked(losses: Losses, name: str) -> Tensor:
             raise BadValue(f"{name}[{m}] must be a scalar, found shape {tuple(entry.shape)}")
     if not entries:
         raise BadValue(f"{name} must hold at least one loss, found an empty sequence")
-    return torch.stack([entry.reshape(()) for entry in entries])
+    # A scalar needs no reshaping, which would be a node more in each of their graphs.
+    return torch.stack([entry.reshape(()) if entry.dim() else entry for entry in entries])
 
 
 def starts(vector: Tensor) -> list[GradientEdge | None] | None:
@@ -98,9 +100,9 @@ def starts(vector: Tensor) -> list[GradientEdge | None] | None:
     ``None`` in the list is an entry without a graph; ``None`` instead of a list means that the
     vector was computed as one tensor and that its entries cannot be told apart.
     """
-    node = get_gradient_edge(vector).node
-    if node.name() != "StackBackward0" or len(node.next_functions) != len(vector):
+    if not is_stack(vector):
         return None
+    node = made_by(vector)
     return [None if n is None else GradientEdge(n, i) for n, i in node.next_functions]
 
 
@@ -116,8 +118,7 @@ def origins(vector: Tensor) -> frozenset[tuple[Node, int]]:
 
     ``losses``, ``list(losses)`` and ``torch.stack(list(losses))`` have the same origins.
     """
-    edge = get_gradient_edge(vector)
-    seen = {(edge.node, edge.output_nr)}
+    seen = {(made_by(vector), vector.output_nr)}
     made: set[tuple[Node, int]] = set()
     pending = list(seen)
     while pending:

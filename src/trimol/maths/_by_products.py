@@ -91,9 +91,9 @@ class Surrogate:
         return (self.rest - np.outer(along, along)) * scale
 
     def remembered(self) -> Array:
-        """A guess for the next batch, which has other noise: half of this, half of the last one."""
+        """A guess for the next batch, which has other noise: a third is this, the rest the last."""
         found, before = self.gramian, self.guess.trace()
-        return found if before == 0 else (found + self.guess * (found.trace() / before)) / 2
+        return found if before == 0 else (found + self.guess * (2 * found.trace() / before)) / 3
 
 
 class Judged(NamedTuple):

@@ -24,6 +24,13 @@ ROUNDING = 16 * EPS
 _KEPT = 1e-9
 
 
+def is_finite(tensor: Tensor) -> bool:
+    """Whether no entry is NaN or infinite."""
+    if tensor.dim() == 1 and tensor.device.type == "cpu":  # a few numbers: no operators for them
+        return all(map(math.isfinite, tensor.tolist()))
+    return bool(tensor.isfinite().all())
+
+
 def regularised(gramian: Array, rho: float) -> Array:
     """Return (G + ρI) / 8, exactly symmetric; the eighth keeps huge entries from overflowing."""
     half = gramian / 16

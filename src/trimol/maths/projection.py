@@ -1,5 +1,8 @@
 """Projection onto the simplex, exactly, in float64, whatever the dtype and device of the input."""
 
+import math
+from itertools import accumulate
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -7,6 +10,9 @@ from torch import Tensor
 from trimol._failures import BadValue
 from trimol.maths._numerics import EPS, Array, finfo, float64, result_dtype
 from trimol.maths._validation import check_real_tensor
+
+# So many entries are projected by Python itself.
+FEW = 64
 
 
 def project(v: Tensor) -> Tensor:
@@ -81,26 +87,51 @@ def projected(v: Tensor) -> Tensor:
 
 
 def projected_on_host(v: Tensor) -> Tensor:
-    """Do as `projected`, operation by operation, in NumPy: float64 of shape ``(B, M)``.
+    """Do as `projected`, operation by operation, in NumPy: float64 of shape ``(..., M)``.
 
-    Few small vectors are all overhead, of which an operator of NumPy has a fraction.
+    Few small vectors are all overhead, of which an operator of NumPy has a fraction, and Python's
+    own numbers still less.
     """
     if v.device.type != "cpu":
         return projected(v)
+    if v.dim() == 1 and len(v) <= FEW:
+        return torch.tensor(_projected_few(v.tolist()), dtype=torch.float64)
     x: Array = v.detach().numpy()
-    top = x.max(1, keepdims=True)
+    top = x.max(-1, keepdims=True)
     shift = top * (np.abs(top) > 1)
     x = np.maximum(x - shift, top - shift - 1)
 
-    rank = np.arange(1, x.shape[1] + 1)
-    descending = -np.sort(-x, axis=1)
-    excess = (descending - (rank == 1)).cumsum(1)
-    size = np.maximum((rank * descending > excess).sum(1, keepdims=True), 1)
-    excess = np.take_along_axis(excess, size - 1, 1)
+    rank = np.arange(1, x.shape[-1] + 1)
+    descending = -np.sort(-x, axis=-1)
+    excess = (descending - (rank == 1)).cumsum(-1)
+    size = np.maximum((rank * descending > excess).sum(-1, keepdims=True), 1)
+    excess = np.take_along_axis(excess, size - 1, -1)
     rounding = 4.5 * EPS
     theta = excess / size * (np.abs(excess) > rounding)
     weights = np.maximum(x - theta, 0)
 
-    drift = weights.sum(1, keepdims=True) - 1
+    drift = weights.sum(-1, keepdims=True) - 1
     spread = (np.abs(drift) > rounding) & (weights > 0)
     return torch.from_numpy(np.maximum(weights - drift / size * spread, 0))
+
+
+def _projected_few(v: list[float]) -> list[float]:
+    """The same for one vector, number by number."""
+    top = max(v)
+    if not all(map(math.isfinite, v)):
+        return [math.nan] * len(v)
+    shift = top if abs(top) > 1 else 0.0
+    x = [max(entry - shift, top - shift - 1) for entry in v]
+
+    descending = sorted(x, reverse=True)
+    sums = list(accumulate(descending[1:], initial=descending[0] - 1))
+    pairs = zip(descending, sums, strict=True)
+    size = max(sum(k * entry > total for k, (entry, total) in enumerate(pairs, 1)), 1)
+    excess, rounding = sums[size - 1], 4.5 * EPS
+    theta = excess / size if abs(excess) > rounding else 0.0
+    weights = [max(entry - theta, 0.0) for entry in x]
+
+    drift = sum(weights) - 1
+    if abs(drift) <= rounding:
+        return weights
+    return [max(w - drift / size, 0.0) if w > 0 else w for w in weights]

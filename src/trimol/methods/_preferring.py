@@ -58,7 +58,8 @@ class PreferringMethod(Method):
         mean its opposite.
         """
         above = evidence.values().to(self.weights) - self.ideal.to(self.weights)
-        if (above < 0).all(-1).any() and (self.prefer != self.prefer[..., :1]).any():
+        uneven = (self.prefer != self.prefer[..., :1]).any(-1)
+        if ((above < 0).all(-1) & uneven).any():
             raise BadValue(
                 "ideal must be below the losses for prefer to mean what it says, found losses that "
                 f"are all below {self.ideal.tolist()}"

@@ -1,5 +1,6 @@
 """Methods by name: the name of a method is that of its file."""
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ def get(name: str) -> "type[Method]":
     return method
 
 
+@cache
 def outline(name: str) -> Outline:
     """What the method's source says, without an import.
 

@@ -9,7 +9,7 @@ No method is known here by name, and none does anything for it: the same
 """
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -58,7 +58,7 @@ class Jacobians:
 
     Args:
         rows: One R × M × d tensor per draw.
-        losses: R × M, for the methods that look at them.
+        losses: R × M, for the methods that look at them; or what computes them.
 
     Example:
         >>> evidence = Jacobians([torch.eye(2).expand(3, 2, 2)])
@@ -66,7 +66,9 @@ class Jacobians:
         torch.Size([3, 2])
     """
 
-    def __init__(self, rows: Sequence[Tensor], losses: Tensor | None = None) -> None:
+    def __init__(
+        self, rows: Sequence[Tensor], losses: Tensor | Callable[[], Tensor] | None = None
+    ) -> None:
         self.rows, self.losses = list(rows), losses
 
     @property
@@ -78,7 +80,7 @@ class Jacobians:
         """The losses."""
         if self.losses is None:
             raise BadValue("evidence must tell the losses, which this method needs, found none")
-        return self.losses
+        return self.losses if isinstance(self.losses, Tensor) else self.losses()
 
     def gramian(self) -> Tensor:
         """GᵀG of the first draw, in float64."""
@@ -119,6 +121,7 @@ class _OfMany(Evidence):
         self.source, self.harmless, self.delivery = source, harmless, delivery
         self.findings = {}
         self.broken: Tensor | None = None  # which runs, if any
+        self.rows: Tensor | None = None
 
     @property
     def rounding(self) -> float:
@@ -145,8 +148,12 @@ class _OfMany(Evidence):
 
     def jacobian(self) -> Tensor:
         """As it comes: what is made of it is to be checked by `finite`."""
-        self.rows = self.source.jacobian()
+        if self.rows is None:
+            self.rows = self.source.jacobian()
         return self.rows
+
+    def rows_of(self, places: Sequence[int]) -> Tensor:
+        return self.jacobian()[:, list(places)]
 
     def scalar(self, weights: Tensor, draws: slice = slice(None)) -> Any:
         mean = None
@@ -161,9 +168,10 @@ class _OfMany(Evidence):
         """The direction, but this batch's own where that is not finite, for all to see."""
         self.source.weigh_heads(self._on_heads(weights))
         if self.broken is not None:
-            direction = torch.where(self.broken[:, None], _weighed(self.rows, weights), direction)
+            own = _weighed(self.jacobian(), weights)
+            direction = torch.where(self.broken[:, None], own, direction)
         wanted = self.delivery.length == "mean gradient"
-        return self._rescaled(direction, lengths(self.rows.mean(1)) if wanted else None)
+        return self._rescaled(direction, lengths(self.jacobian().mean(1)) if wanted else None)
 
     def _rescaled(self, direction: Any, mean: Tensor | None) -> Any:
         """The direction with the length that the delivery gives it, for each run."""

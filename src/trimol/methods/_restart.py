@@ -37,15 +37,17 @@ def _listen() -> None:
     WATCH.pass_over(register_optimizer_step_pre_hook(_look))
 
 
-def _look(optimizer: Optimizer, _args: Any, _options: Any) -> None:
+def _look(optimizer: Optimizer, args: tuple[Any, ...], options: dict[str, Any]) -> None:
     for method in list(_fresh):
         weighed = {id(p) for p in method.params}
         held = [p for group in optimizer.param_groups for p in group["params"] if id(p) in weighed]
         if not held:
             continue  # the optimizer of another model
         _fresh.discard(method)
-        done = _steps_done(optimizer, held)
-        if done:
+        # Given a closure (Lightning does), the method's first step was inside the step before.
+        closure = options.get("closure", args[1] if len(args) > 1 else None)
+        done = _steps_done(optimizer, held) - (closure is not None)
+        if done > 0:
             warnings.warn(_message(type(method).__name__, done), RuntimeWarning, stacklevel=2)
 
 

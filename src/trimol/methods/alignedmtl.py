@@ -9,12 +9,14 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol._failures import BadValue
-from trimol.maths._numerics import equilibrate, factor, noise_of, regularised
+from trimol.maths._numerics import Array, equilibrate, factor, noise_of, regularised
 from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import GramianOptions, RoundedMethod, each
 from trimol.methods.base import Objectives
 
 ScaleMode = Literal["min", "median", "rmse"]
+# The least eigenvalue, relative to the largest, has 12 digits.
+_WELL_CONDITIONED = 1e-4
 
 
 def alignedmtl_weights(
@@ -23,24 +25,32 @@ def alignedmtl_weights(
     """σ V Σ⁻¹ Vᵀ ``preference``, in float64, where G = V Σ² Vᵀ on its range.
 
     The rank is that of the cosines, to the rounding of the Gramian's dtype, or to that of the
-    gradients that it was formed from, ``rounding``: a gradient is not dropped for being short. The
-    singular values are those of a Cholesky factor, which keeps twice as many digits of the small
-    ones as the eigenvalues of G do.
+    gradients that it was formed from, ``rounding``: a gradient is not dropped for being short. Of
+    eigenvalues of G that differ much the small ones have lost digits; the singular values are then
+    those of a Cholesky factor, which keeps twice as many, at four times the work.
     """
-    G = checked_gramian(gramian)
+    G = regularised(checked_gramian(gramian), 0.0)
+    squared, V = np.linalg.eigh(G)
+    w = preference.double().numpy()
+    if squared[0] > _WELL_CONDITIONED * squared[-1]:
+        scale = np.sqrt(_scale(squared, scale_mode))
+        return torch.from_numpy(V @ (scale / np.sqrt(squared) * (w @ V)))
     # G = D C D with C = AᵀA, up to a factor: the singular values of A D are those of J.
-    C, inverse = equilibrate(regularised(G, 0.0))
+    C, inverse = equilibrate(G)
     A, order = factor(C, 4 * noise_of(gramian, rounding))
     if not len(A):
         return preference.double()
-    ordered = preference.double().numpy()[order]
     _, sigma, Vt = np.linalg.svd(A / inverse[order], full_matrices=False)
-    # σ: the smallest of them, the root of their mean square, or the (lower) median.
-    squared = {"min": sigma[-1] ** 2, "rmse": np.mean(sigma**2)}
-    scale = np.sqrt(squared.get(scale_mode, np.sort(sigma**2)[(len(sigma) - 1) // 2]))
+    scale = np.sqrt(_scale(sigma[::-1] ** 2, scale_mode))
     weights = np.zeros(len(G))
-    weights[order] = Vt.T @ (scale / sigma * (Vt @ ordered))
+    weights[order] = Vt.T @ (scale / sigma * (Vt @ w[order]))
     return torch.from_numpy(weights)
+
+
+def _scale(squared: Array, mode: ScaleMode) -> float:
+    """σ²: the smallest of the eigenvalues, which ascend, their mean, or the (lower) median."""
+    found = {"min": squared[0], "rmse": squared.mean(), "median": squared[(len(squared) - 1) // 2]}
+    return float(found[mode])
 
 
 class AlignedMTL(RoundedMethod):

@@ -17,12 +17,14 @@ from trimol.data._draws import short_number
 from trimol.gradients import Evidence, Losses, NonFinite
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._accumulated import Accumulated
+from trimol.gradients._compiled import keep_later_buffers
 from trimol.gradients._delivery import Delivery, Heads, Length
 from trimol.gradients._params import checked
 from trimol.gradients._presence import Counts, Presence, checked_counts
-from trimol.gradients._scalar import weighted
+from trimol.gradients._scalar import mean, weighted
 from trimol.gradients._stepping import Stepping, Steps
 from trimol.gradients.losses import loss_vectors
+from trimol.maths._numerics import is_finite
 from trimol.methods import _handshake as handshake
 from trimol.methods._info import Info
 from trimol.methods._inherited import inherit_arguments
@@ -113,6 +115,7 @@ class Method(nn.Module):
         prefers: The hyper-parameter that takes a preference, a point of the simplex: tuned like
             those of ``search``, and `trimol.runs.front` makes the points of a front with it. None
             where there is none.
+        no_metric: Why the weights, which need gradients, are not chosen for an optimizer's steps.
         spreads: The hyper-parameter that takes how many models are trained at once, point after
             point, to be spread over a front. None where the method trains one.
     """
@@ -124,6 +127,7 @@ class Method(nn.Module):
     search: ClassVar[Mapping[str, Range]] = {}
     prefers: ClassVar[str | None] = None
     spreads: ClassVar[str | None] = None
+    no_metric: ClassVar[str] = ""
     draws: int = 1
     weights: Tensor
     step: Tensor
@@ -168,6 +172,7 @@ class Method(nn.Module):
         self.metric, self.guard = metric, guard
         self.steps = self._steps_of(optimizer)
         self._check_guard()
+        keep_later_buffers()  # before the model is compiled: heads alone are a second backward
         self.carry(weights=start)
         if cost is not None:
             self.carry(owed=start.new_zeros(()))
@@ -192,8 +197,8 @@ class Method(nn.Module):
             raise BadValue("metric must be 'step', or guard True, with an optimizer")
         if not self.guard and not self._has_metric:
             raise BadValue(
-                f"optimizer must be None, or guard True, for {name}, whose weights need no "
-                f"gradients of the parameters, found {type(steps.optimizer).__name__}"
+                f"optimizer must be None, or guard True, for {name}, {self._without_metric}, found "
+                f"{type(steps.optimizer).__name__}"
             )
         return steps
 
@@ -205,7 +210,12 @@ class Method(nn.Module):
     @property
     def _has_metric(self) -> bool:
         """Whether the weights depend on inner products of gradients of the parameters."""
-        return self.needs in ("gramian", "product", "jacobian")
+        return self.needs in ("gramian", "product", "jacobian") and not self.no_metric
+
+    @property
+    def _without_metric(self) -> str:
+        """Why there is none."""
+        return self.no_metric or "whose weights need no gradients of the parameters"
 
     @property
     def optimizer(self) -> Optimizer | None:
@@ -266,12 +276,11 @@ class Method(nn.Module):
             if there are none.
         """
         new = told if isinstance(told, Mapping) else {"weights": told}
-        finite = new["weights"].isfinite()
-        if broken is None and finite.all():
+        if broken is None and is_finite(new["weights"]):
             for name, value in new.items():
                 self._buffers[name] = value.detach()
             return None
-        kept = ~finite.all(-1)
+        kept = ~new["weights"].isfinite().all(-1)
         kept = kept if broken is None else kept | broken
         for name, value in new.items():
             old, each = getattr(self, name), [1] * (value.dim() - kept.dim())
@@ -288,6 +297,14 @@ class Method(nn.Module):
         {'ctr': 0.5, 'cvr': 0.5}
         """
         return dict(zip(self.names, self.weights.tolist(), strict=True))
+
+    @property
+    def wanted(self) -> tuple[str | int, ...]:
+        """The objectives whose losses the next step needs for new weights: all, for most methods.
+
+        The losses of others may be None.
+        """
+        return self.names
 
     @property
     def harmless(self) -> float | Tensor:
@@ -405,7 +422,7 @@ class Method(nn.Module):
         if samples is not None:  # what has no sample counts nothing, whatever its loss
             pairs = zip(vectors, samples, strict=True)
             vectors = [torch.where(own.to(v.device) > 0, v, 0.0) for v, own in pairs]
-        value = torch.stack([weighted(vector, self.weights) for vector in vectors]).mean()
+        value = mean([weighted(vector, self.weights) for vector in vectors])
         if value.requires_grad and not self._trained_in_eval:
             value.register_hook(self._warn_of_eval)
         return value
@@ -430,14 +447,17 @@ class Method(nn.Module):
     ) -> Evidence:
         """What the losses of this step tell."""
         self.meet(lambda: handshake.of_losses(losses, keep=keep))
-        self._check_count(len(losses), self.due and not keep)
+        due = self.due
+        self._check_count(len(losses), due and not keep)
         given = [each for each in losses if each is not None]
         if not given:
             raise BadValue(f"losses must have a vector that is not None, found {len(losses)} None")
         samples = self._samples(counts, losses)
         short = self._is_of_short_batch()  # asked in every step
         lacks = keep or len(given) < len(losses) or short
-        presence = Presence(self.names, self.draws, samples, keep=lacks, due=self.due)
+        presence = Presence(
+            self.names, self.draws, samples, keep=lacks, due=due, wanted=self.wanted
+        )
         return Evidence(
             given,
             self.params,
@@ -453,8 +473,11 @@ class Method(nn.Module):
 
         Such a batch makes one step: the next one, if nothing was dealt, has draws of the user's.
         """
-        last, self._short = self._short, short_number()
-        return self.draws > 1 and self._short not in (0, last)
+        last, now = self._short, short_number()
+        if now == last:
+            return False
+        self._short = now
+        return self.draws > 1 and now != 0
 
     def _samples(self, counts: Counts | None, losses: Sequence[Losses | None]) -> Tensor | None:
         """The counts of the loss vectors that are there, vectors × M."""
@@ -484,19 +507,21 @@ class Method(nn.Module):
         """One step: new weights where they are due, then the scalar."""
         keep, absent = evidence.keeps, evidence.absent
         self._tell(evidence)
-        if not self._begun and self.step == 0:
-            look_at_optimizer(self)
-        self._begun = True
+        if not self._begun:
+            if self.step == 0:
+                look_at_optimizer(self)
+            self._begun = True
         # A batch without samples of an objective may leave its branch out.
-        if evidence.graphs and not keep:
+        if evidence.graphs and not keep and not absent:
             self._reach.follow(type(self).__name__, self.params, evidence)
         before = self.weights
         updated = self.due and not keep and self._update(evidence)
         extra = max(evidence.extra(self.weights), 0.0) / PLAIN_STEP
         self._pay(extra)
         result = evidence.scalar(before) if keep else self.scalar(evidence, before, self.weights)
-        self.step += 1
-        self.kept += keep
+        self.step.add_(1)  # `+=` would have the module register its buffer anew
+        if keep:
+            self.kept.add_(1)
         self.info = Info(
             names=self.names,
             losses=evidence.losses,
@@ -589,15 +614,17 @@ class Method(nn.Module):
             kept = self.commit(self.weigh(evidence)) is not None
         except NonFinite:
             kept = True
-        self.skipped += kept
-        if kept and self.skipped == 1:
+        if not kept:
+            return True
+        self.skipped.add_(1)
+        if self.skipped == 1:
             warnings.warn(
                 f"{type(self).__name__}: gradients with NaN or infinity; the weights are kept "
                 "as they are (counted in info.skipped, said once)",
                 RuntimeWarning,
                 stacklevel=5,
             )
-        return not kept
+        return False
 
     def _check_count(self, given: int, due: bool) -> None:
         allowed = {self.draws} if due else {1, self.draws}

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs, Objectives, Range, State, StepOptions
+from trimol.methods._periodic import PeriodicMethod
+from trimol.methods.base import Objectives, Range, StepOptions
 
 
 def dwa_weights(last: Tensor, before: Tensor, temperature: float | Tensor) -> Tensor:
@@ -20,7 +21,7 @@ def dwa_weights(last: Tensor, before: Tensor, temperature: float | Tensor) -> Te
     return torch.softmax((rate / temperature).clamp(-info.max, info.max), -1)
 
 
-class DWA(Method):
+class DWA(PeriodicMethod):
     r"""Dynamic weight average: weights from the rate at which each loss falls.
 
     .. math::
@@ -55,16 +56,12 @@ class DWA(Method):
         2019.
     """
 
-    needs: ClassVar[Needs] = "losses"
     summary: ClassVar[str] = (
         "More weight on the losses that fall least from epoch to epoch: the cost of plain training."
     )
     reference: ClassVar[str] = "liu2019end"
     shown: ClassVar[tuple[str, ...]] = ("temperature", "period")
     search: ClassVar[Mapping[str, Range]] = {"temperature": (0.5, 8.0)}
-    total: Tensor
-    before: Tensor
-    seen: Tensor
 
     def __init__(
         self,
@@ -76,27 +73,16 @@ class DWA(Method):
         weights: Tensor | Sequence[float] | None = None,
         **options: Unpack[StepOptions],
     ) -> None:
-        super().__init__(params, objectives, weights=checks.simplex(weights, objectives), **options)
+        super().__init__(params, objectives, period=period, weights=weights, **options)
         self.temperature = checks.positive("temperature", temperature)
-        self.period = checks.count("period", period)
-        nothing = torch.zeros_like(self.weights)
-        self.carry(total=nothing, before=nothing, seen=torch.zeros((), dtype=torch.int64))
 
-    def weigh(self, evidence: Evidence) -> State:
-        """New weights at the end of an epoch, for the next one."""
-        losses = evidence.values().to(self.total)
+    def check(self, losses: Tensor) -> None:
+        """Ratios of losses of either sign mean nothing."""
         checks.losses_at_least_zero(losses, "since DWA compares their ratios", self.names)
-        total, seen = self.total + losses, self.seen + 1
-        count = seen.to(total.device)[..., None]
-        ended, compares = count % self.period == 0, count > self.period
-        last = total / self.period
-        weights = dwa_weights(last, self.before, self.temperature)
-        return {
-            "weights": torch.where(ended & compares, weights, self.weights),
-            "total": torch.where(ended, 0.0, total),
-            "before": torch.where(ended, last, self.before),
-            "seen": seen,
-        }
+
+    def compared(self, last: Tensor, before: Tensor) -> Tensor:
+        """softmax(r/T), for the next epoch."""
+        return dwa_weights(last, before, self.temperature)
 
     def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
         """The last step of an epoch still moves with that epoch's weights."""

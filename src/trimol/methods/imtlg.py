@@ -3,11 +3,12 @@
 from typing import ClassVar
 
 import numpy as np
+import scipy  # its submodules load when first used, which keeps the import short
 import torch
 from torch import Tensor
 
 from trimol.gradients._stepping import Momentum
-from trimol.maths._numerics import noise_of
+from trimol.maths._numerics import Array, noise_of
 from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import RoundedMethod, each
 
@@ -36,13 +37,26 @@ def imtlg_weights(gramian: Tensor, rounding: float = 0.0, pull: Tensor | None = 
     target[-1] = 1
     if pull is not None:
         target[:-1] = -pull.cpu().numpy()[inside] / used / used.min()
-    # Least squares: exact where there is a solution, the shortest where there are many.
-    y = np.linalg.lstsq(system, target, rcond=noise_of(gramian, rounding))[0][:-1]
+    y = _solution(system, target, noise_of(gramian, rounding))[:-1]
     if not abs(inverse @ y - 1) < 1e-3:
         y = np.ones_like(y)
     weights = np.zeros(size)
     weights[inside] = inverse * y / (inverse @ y)
     return torch.from_numpy(weights)
+
+
+def _solution(system: Array, target: Array, noise: float) -> Array:
+    """The solution; where there are many, to ``noise``, the shortest; where none is, the nearest.
+
+    An LU factor tells its condition in the 1-norm, which is at most M times off that of the
+    singular values (and the estimate 10 times): where none of these is noise, it is a tenth of
+    the work of least squares.
+    """
+    factors, _, solution, singular = scipy.linalg.lapack.dgesv(system, target)
+    norm = np.abs(system).sum(0).max()
+    if not singular and scipy.linalg.lapack.dgecon(factors, norm)[0] > 10 * len(target) * noise:
+        return np.asarray(solution)
+    return np.asarray(np.linalg.lstsq(system, target, rcond=noise)[0])
 
 
 class IMTLG(RoundedMethod):

@@ -9,8 +9,8 @@ from torch import Tensor
 from trimol import _checks as checks
 from trimol.gradients import Evidence
 from trimol.gradients._autocast import no_autocast
-from trimol.gradients._params import common_dtype, width_of
 from trimol.maths.projection import projected
+from trimol.methods._columns import Columns
 from trimol.methods._gramian import of_steps
 from trimol.methods.base import Checked, Method, Needs, Objectives, State, StepOptions
 from trimol.methods.mgda import mgda_weights
@@ -102,62 +102,36 @@ class MoCo(Method):
         self.gamma = None if gamma is None else checks.nonnegative("gamma", gamma)
         self.rho = checks.nonnegative("rho", rho)
         self.zero_start = zero_start
-        # At least in float32: small β(g − Y) would be lost in less.
-        dtype = torch.promote_types(common_dtype(self.params), torch.float32)
-        size, device = sum(map(width_of, self.params)), self.params[0].device
         self.carry(
-            tracker=torch.zeros((), dtype=dtype, device=device).expand(self.objectives, size),
+            tracker=Columns.empty(self.params, self.objectives),
             seen=torch.full((len(self.params),), zero_start),
         )
 
     def weigh(self, evidence: Evidence) -> State:
         """Track the gradients; λ of what is tracked."""
         rows = evidence.jacobian()
-        live = torch.tensor([p.requires_grad for p in self.params])
-        moved = self._moved(rows, live)
+        columns = Columns(self.params)
+        moved = self._moved(rows, columns)
         gramian = of_steps(evidence.finite(evidence.gram(moved)), evidence.momentum)
         return {
             "weights": moco_step(self.weights, gramian, self.gamma, self.rho),
-            "tracker": moved if live.all() else self._put(moved, live),
-            "seen": self.seen | live,
+            "tracker": columns.put(self.tracker, moved),
+            "seen": self.seen | columns.live,
         }
 
     def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
         """x moves along Yλ where this step tracked, along this batch's gradients elsewhere."""
         if after is before:
             return evidence.scalar(after)
-        live = torch.tensor([p.requires_grad for p in self.params])
-        rows = self.tracker if live.all() else self.tracker[..., self._columns(live)]
+        rows = Columns(self.params).of(self.tracker)
         with no_autocast():
             direction = (after.to(rows)[..., None, :] @ rows)[..., 0, :]
         return evidence.scalar_along(after, direction)
 
-    def _moved(self, rows: Tensor, live: Tensor) -> Tensor:
-        """Y + β(g − Y) in the columns of parameters that have gradients; g where it is the first.
-
-        Replicas start from a Y of one column, zero, which stands for as many as there are.
-        """
-        tracker = self.tracker.to(torch.promote_types(self.tracker.dtype, rows.dtype))
+    def _moved(self, rows: Tensor, columns: Columns) -> Tensor:
+        """Y + β(g − Y) in the columns that have gradients; g where it is the first."""
+        tracker = columns.of(self.tracker)
+        tracker = tracker.to(torch.promote_types(tracker.dtype, rows.dtype))
         beta = torch.as_tensor(self.beta, dtype=torch.float64)
-        share = torch.where(self.seen, beta, 1.0)[..., live].to(tracker)
-        if not live.all():
-            tracker = tracker[..., self._columns(live)]
-        if (share == share[..., :1]).all():
-            share = share[..., :1]
-        else:
-            share = share.repeat_interleave(self._sizes(live), -1)
-        return tracker.lerp(rows.to(tracker), share[..., None, :])
-
-    def _put(self, moved: Tensor, live: Tensor) -> Tensor:
-        """All of Y: what frozen parameters had stays."""
-        tracker = self.tracker.clone()
-        tracker[..., self._columns(live)] = moved
-        return tracker
-
-    def _columns(self, live: Tensor) -> Tensor:
-        """Which columns of Y belong to the parameters that have gradients."""
-        every = torch.ones_like(live)
-        return live.repeat_interleave(self._sizes(every)).to(self.tracker.device)
-
-    def _sizes(self, live: Tensor) -> Tensor:
-        return torch.tensor([width_of(p) for p in self.params], device=live.device)[live]
+        share = torch.where(self.seen, beta, 1.0)[..., columns.live].to(tracker)
+        return tracker.lerp(rows.to(tracker), columns.spread(share)[..., None, :])

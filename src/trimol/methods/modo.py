@@ -1,6 +1,6 @@
 """MoDo: unbiased steps on the weights, by double sampling."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, Literal, Unpack
 
 import torch
@@ -20,11 +20,14 @@ _REMEMBERED = ("spread", "largest", "updates")
 
 
 def modo_step(
-    weights: Tensor, product: Tensor, gamma: float | Tensor, rho: float | Tensor = 0.0
+    weights: Tensor,
+    product: Tensor,
+    gamma: float | Tensor,
+    rho: float | Tensor = 0.0,
+    project: Callable[[Tensor], Tensor] = projected,
 ) -> Tensor:
     """λ ← Π_Δ(λ − γ(G1ᵀ(G2 λ) + ρλ)): the λ update of Algorithm 2, on tensors (batchable)."""
-    moved = weights - gamma * (product + rho * weights)
-    return projected_on_host(moved) if moved.dim() == 2 else projected(moved)
+    return project(weights - gamma * (product + rho * weights))
 
 
 def _automatic(spread: Tensor, largest: Tensor, updates: Tensor) -> Tensor:
@@ -177,7 +180,7 @@ class MoDo(Method):
     def weigh(self, evidence: Evidence) -> Tensor | State:
         """λ_{t+1}, from the first two draws, or twice the only one."""
         product = evidence.product(self.weights, keep_gradient=self.simultaneous).to(self.weights)
-        weights = modo_step(self.weights, product, self.rate, self.rho)
+        weights = modo_step(self.weights, product, self.rate, self.rho, projected_on_host)
         if not isinstance(self.gamma, str):
             return weights
         slope = product + self.rho * self.weights

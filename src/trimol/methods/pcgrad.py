@@ -12,7 +12,7 @@ from trimol import _checks as checks
 from trimol.gradients import Evidence
 from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import GramianMethod, GramianOptions, each
-from trimol.methods.base import Objectives
+from trimol.methods.base import Objectives, State
 
 
 def pcgrad_weights(
@@ -90,7 +90,7 @@ class PCGrad(GramianMethod):
         each = np.tile(np.arange(self.objectives), (self.objectives, 1))
         return generator.permuted(each, axis=1)
 
-    def weigh(self, evidence: Evidence) -> Tensor:
+    def weigh(self, evidence: Evidence) -> Tensor | State:
         """The weights of this batch's Gramian; of the optimizer's steps, where there is one."""
         gramian, momentum = evidence.gramian(chunk=self.chunk), evidence.momentum
         if momentum is None:

@@ -12,6 +12,8 @@ from trimol.maths._numerics import Array, without_conflict
 from trimol.maths._validation import checked_gramian
 from trimol.methods._gramian import RoundedMethod, each
 
+OPPOSITE = 0.999  # cos² above this: all but opposite
+
 
 def upgrad_weights(gramian: Tensor, rounding: float = 0.0) -> Tensor:
     """The weights of the mean of the gradients' projections onto the dual cone, in float64.
@@ -19,6 +21,25 @@ def upgrad_weights(gramian: Tensor, rounding: float = 0.0) -> Tensor:
     The cone is that of gradients that are rounded to ``rounding`` (`without_conflict`).
     """
     return torch.from_numpy(without_conflict(_mean_of_pushed, checked_gramian(gramian), rounding))
+
+
+def _of_many(gramian: Tensor, rounding: float) -> Tensor:
+    """`upgrad_weights` of every Gramian of a batch; a solver is called where a formula will not do.
+
+    Without conflict the mean is the direction. Of two gradients, each only has to lose what it has
+    against the other: vᵢⱼ = −gᵢᵀgⱼ/‖gⱼ‖², unless they are all but opposite.
+    """
+    count, squares = gramian.shape[-1], gramian.diagonal(dim1=-2, dim2=-1)
+    weights = torch.full_like(squares, 1 / count)
+    hard = (gramian < 0).flatten(1).any(1) | ~gramian.isfinite().flatten(1).all(1)
+    if count == 2:
+        across = (gramian[:, 0, 1] + gramian[:, 1, 0]) / 2
+        easy = hard & (across.square() < OPPOSITE * squares.prod(-1))
+        pushed = (1 - across[:, None] / squares) / 2
+        weights, hard = torch.where(easy[:, None], pushed, weights), hard & ~easy
+    if hard.any():
+        weights[hard] = each(upgrad_weights, [gramian[hard]], rounding)
+    return weights
 
 
 def upgrad_step_weights(gramian: Tensor, pull: Tensor) -> Tensor:
@@ -66,6 +87,8 @@ class UPGrad(RoundedMethod):
 
     def solve_rounded(self, gramian: Tensor, rounding: float) -> Tensor:
         """(1 + Σᵢ vᵢ) / M."""
+        if gramian.dim() == 3:
+            return _of_many(gramian, rounding)
         return each(upgrad_weights, [gramian], rounding)
 
     def solve_moving(self, gramian: Tensor, momentum: Momentum, rounding: float) -> Tensor:

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from trimol._extras import require
 from trimol._failures import BadValue
+from trimol.data._files.datasets import BadData, MissingData
 from trimol.paper import _mobilenet as mobilenet
 from trimol.paper._data.arrays import digest
-from trimol.paper._data.datasets import BadData, MissingData
 
 # Of ImageNet's training images, with pixels between 0 and 1: what the official weights expect.
 MEAN = (0.485, 0.456, 0.406)

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from trimol._extras import require
-from trimol.paper._data import datasets
-from trimol.paper._data.datasets import BadData
+from trimol.data._files import datasets
+from trimol.data._files.datasets import BadData
 
 FILE = "mobilenet_v2-b0353104.pth"
 WIDTH = 1280

@@ -19,7 +19,7 @@ from trimol._failures import BadValue
 from trimol.data import sizes
 from trimol.maths._streams import stream
 from trimol.methods import replicated
-from trimol.methods._replicated import Replicated
+from trimol.methods._replicated import Jacobians, Replicated
 from trimol.paper._studies import Watch
 from trimol.runs import _storage as files
 from trimol.tasks import Data
@@ -258,8 +258,9 @@ class _Several:
     def due(self) -> bool:
         return any(part.due for part in self.parts)
 
-    def direction(self, evidence: Sequence[Tensor]) -> Tensor:
-        rows = zip(*(draw.split(self.sizes) for draw in evidence), strict=True)
+    def direction(self, evidence: Jacobians) -> Tensor:
+        # Without the losses: a part with fewer draws would get those of draws that are not its own.
+        rows = zip(*(draw.split(self.sizes) for draw in evidence.rows), strict=True)
         self.step += 1
         return torch.cat(
             [part.direction(own[: part.draws]) for part, own in zip(self.parts, rows, strict=True)]

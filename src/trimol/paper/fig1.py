@@ -136,7 +136,14 @@ def _notes(tables: ToyTables, arms: Sequence[tuple[str, float | None]]) -> list[
             when = f", at step {np.median(arrived):.0f} (median)" if len(arrived) else ""
             parts.append(f"from {point} {len(arrived)} of {len(runs)}{when}")
         notes.append(f"{label(method, gamma)} reached the empirical front: {'; '.join(parts)}.")
-    return notes
+    past = [f"{label(m, g)} from {_past_the_valley(_arm(ends, m, g))}" for m, g in arms]
+    return [f"Past the valley (x2 < 0) at the end: {'; '.join(past)} starts.", *notes]
+
+
+def _past_the_valley(ends: polars.DataFrame) -> str:
+    """How many starts led below the valley x2 = 0 with every seed, of how many."""
+    below = ends.group_by("start").agg((polars.col("x2") < 0).all())["x2"]
+    return f"{below.sum()} of {len(below)}"
 
 
 # --- drawing --------------------------------------------------------------------------------------

@@ -13,5 +13,4 @@ TASKS = {
 }
 COMMANDS = {
     "reproduce": "trimol.paper._commands.reproduce",
-    "data": "trimol.paper._commands.data",
 }

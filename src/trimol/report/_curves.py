@@ -154,7 +154,7 @@ def errors(comparison: Comparison) -> Curves | None:
         Panel("R_pop: population", "min‖∇F_test λ‖", _lines(comparison, "R_pop")),
         Panel("|R_gen|: generalization", "|R_pop − R_opt|", _lines(comparison, "|R_gen|") + bound),
         Panel(
-            "E_ca: from the conflict-avoiding direction",
+            "E_ca: conflict avoidance",
             "‖∇F_S (λ − λ*)‖²",
             _lines(comparison, "E_ca"),
         ),

@@ -25,6 +25,7 @@ _LAYOUT = {
     "margin": {"l": 62, "r": 10, "t": 8, "b": 42},
     "hovermode": "closest",
 }
+FEW = 3  # seeds
 AXIS = {"gridcolor": GRID, "zerolinecolor": "#bbb", "linecolor": "#888", "showline": True}
 
 
@@ -220,7 +221,9 @@ def _traces(
         edge | {"y": ends[scales[0]], "meta": meta | ({"ends": ends} if len(scales) > 1 else {})}
         for ends in _edges(line, floor)
     ]
-    band[1] |= {"fill": "tonexty", "fillcolor": look.faint(0.14)}
+    # Of few seeds bands are wide, and lie one over the other.
+    faint = 0.14 if max(line.n) > FEW else 0.07
+    band[1] |= {"fill": "tonexty", "fillcolor": look.faint(faint)}
     middle = common | {
         "y": drawn(line.mean),
         "name": plain(f"{line.label} (dashed)" if line.reference else line.label),

@@ -395,11 +395,20 @@ def _rendered(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja.StrictUndefined
     )
     script = _asset("page.js")
+    # A page about one thing has its title, and no other.
+    own = [
+        *(f"Diagnosis of {view['found'].task}" for view in diagnoses),
+        *(view["comparison"].title for view in views),
+        *(view["study"].title for view in studies),
+    ]
+    alone = len(own) == 1
     # Without figures there is nothing to draw, and two megabytes less to carry.
     drawn = any(view["figures"] for view in (*views, *studies, *diagnoses))
     library, its_hash = _library() if drawn else ("", "")
     page: str = environment.from_string(_asset("page.html.jinja")).render(
-        title=folder.resolve().name or "trimol",
+        title=own[0] if alone else folder.resolve().name or "trimol",
+        alone=alone,
+        in_rows=_in_rows,
         comparisons=views,
         diagnoses=diagnoses,
         studies=studies,
@@ -415,6 +424,17 @@ def _rendered(
         markup=markup,
     )
     return page
+
+
+def _in_rows(panels: int) -> str:
+    """How many panels stand in a row of a wide page, as a class: three, unless one stayed alone.
+
+    >>> [_in_rows(panels) for panels in (3, 4, 5, 7, 13)]
+    ['', ' four', '', ' four', ' five']
+    """
+    if panels % 3 != 1 or panels == 1:
+        return ""
+    return " five" if panels % 4 == 1 else " four"
 
 
 def _asset(name: str) -> str:

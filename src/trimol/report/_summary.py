@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from trimol.errors import conflict_over_runs
 from trimol.report._numbers import (
     count,
     counts,
@@ -22,7 +21,7 @@ from trimol.report._triangle import AXES, Triangle
 from trimol.runs._diagnosis_file import FILE as DIAGNOSIS
 from trimol.runs._sentences import compared
 from trimol.runs.statistics import finite_mean
-from trimol.runs.store import DIRECTION, StoredRun
+from trimol.runs.store import StoredRun
 from trimol.runs.study import COLUMNS, Row, Study
 from trimol.runs.verdict import judge_runs
 
@@ -57,7 +56,6 @@ def final(comparison: Comparison) -> Table:
         heading: [last(setting.runs, column) for setting in comparison.settings]
         for heading, column in names.items()
     }
-    values["E_ca of the mean"] = [_of_the_mean(setting) for setting in comparison.settings]
     measured = {name: column for name, column in values.items() if any(column)}
     units, cells = zip(*map(_in_one_unit, measured.values()), strict=True) if measured else ((), ())
     seeds = [str(len(setting.runs)) for setting in comparison.settings]
@@ -203,16 +201,6 @@ def _in_one_unit(column: Sequence[Sequence[float]]) -> tuple[int, list[str]]:
     exponent = unit(mean.estimate for mean in means)
     sizes = map(len, column)
     return exponent, [estimated(m, size, exponent) for m, size in zip(means, sizes, strict=True)]
-
-
-def _of_the_mean(setting: Setting) -> list[float]:
-    """The definition's E_ca, with the expectation over runs inside the norm: one number at most."""
-    stored = all((run.path / DIRECTION).exists() for run in setting.runs)
-    if not setting.finished or len(setting.runs) < 2 or not stored:
-        return []
-    if len({run.direction.shape for run in setting.runs}) > 1:  # of other models
-        return []
-    return [conflict_over_runs(run.direction for run in setting.runs).definition]
 
 
 def _multiple(ratio: float) -> str:

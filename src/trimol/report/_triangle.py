@@ -11,9 +11,10 @@ from trimol.runs.statistics import Interval, finite_mean
 AXES = (
     ("optimization", "R_opt"),
     ("generalization", "|R_gen|"),
-    ("distance from the conflict-avoiding direction", "E_ca"),
+    ("conflict avoidance", "E_ca"),
 )
 MOST_DECADES = 6
+MOST_MARKS = 3  # more would be written one over the other
 MOST_WHISKERS = 8  # settings; beyond, whiskers would hide the points
 FARTHEST = 1.3  # where a whisker is cut that reaches far beyond the worst mean
 
@@ -82,15 +83,16 @@ class Triangle:
         texts = ["worst", *(f"1/{10**power:,}" for power in range(1, self.decades))]
         tops = [self.point(0, 10.0**-power) for power in range(self.decades)]
         left = [self.point(2, 10.0**-power) for power in range(self.decades)]
-        return [
+        places = [
             ((a[0] + b[0]) / 2, (a[1] + b[1]) / 2, text)
             for a, b, text in zip(tops, left, texts, strict=True)
         ]
+        return places[:: math.ceil(self.decades / MOST_MARKS)]
 
     def window(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """The ends of a horizontal and an upright axis between which everything has room."""
         (_, top), *low = self.ends()
-        wide = max(abs(x) for x, _ in low) + 0.32
+        wide = max(abs(x) for x, _ in low) + 0.42
         return (-wide, wide), (min(y for _, y in low) - 0.22, top + 0.22)
 
     def grid(self) -> list[tuple[list[float], list[float], str]]:
@@ -151,7 +153,8 @@ def triangle(comparison: Comparison) -> Triangle | None:
         "Each error at the end of training, relative to the worst method on that axis. The axes "
         "are logarithmic: the outer triangle is the worst method, the centre "
         f"1/{10**decades:,} of it or less. Nearer the centre is better. Compare methods along an "
-        f"axis; areas mean nothing. {_bars(len(shapes))}",
+        "axis; areas mean nothing. Conflict avoidance: the distance from the conflict-avoiding "
+        f"direction. {_bars(len(shapes))}",
         shapes,
         decades,
     )

@@ -20,6 +20,7 @@ SCHEDULES: tuple[Schedule | None, ...] = (None, "linear", "cosine")
 RATES = 3  # step sizes at least, one of them the task's own
 FACTOR, FINE = 10**0.5, 10**0.25  # between step sizes: of a few, and of more than these
 FEW = 4
+_CLOSE = 0.99  # factors are rounded
 LEAN = 10.0  # how much more one objective weighs than the others
 
 
@@ -55,41 +56,99 @@ def grid(method: str, objectives: int, settings: Settings, trials: int) -> list[
     ]
 
 
-def around(candidate: Candidate, factor: float) -> list[Candidate]:
-    """What lies next to a candidate: one thing changed at a time.
+def along(method: str, objectives: int, rates: Sequence[float]) -> list[Candidate]:
+    """The most usual setting of a method with each of these step sizes, falling to 0.
+
+    >>> [c.lr for c in along("stch", 2, [0.1, 10.0])]
+    [0.1, 10.0]
+    """
+    own = _own(methods.get(method), objectives)[0]
+    return [Candidate(lr=rate, hyperparameters=own, schedule="linear") for rate in rates]
+
+
+def moves(candidate: Candidate, factor: float) -> list[tuple[str, Candidate]]:
+    """What lies next to a candidate: one number changed at a time, and which.
 
     The step size and every positive number of the method's own by the factor, up and down; of
-    weights, how much one objective weighs beside the others; and the other schedules.
+    weights, how much one objective weighs beside the others.
 
     Example:
-        >>> near = around(Candidate(1.0, {"weights": [0.5, 0.5]}), 10.0)
-        >>> [c.lr for c in near[:2]], [c.hyperparameters["weights"] for c in near[2:4]]
-        ([10.0, 0.1], [[0.909091, 0.0909091], [0.0909091, 0.909091]])
+        >>> near = moves(Candidate(1.0, {"weights": [0.5, 0.5]}), 10.0)
+        >>> [(name, c.lr) for name, c in near[:2]]
+        [('lr', 10.0), ('lr', 0.1)]
+        >>> [(name, c.hyperparameters["weights"]) for name, c in near[2:]]
+        [('weights 0', [0.909091, 0.0909091]), ('weights 0', [0.0909091, 0.909091])]
     """
-    rates = [replace(candidate, lr=_rounded(candidate.lr * by)) for by in (factor, 1 / factor)]
+    rates = [
+        ("lr", replace(candidate, lr=_rounded(candidate.lr * by))) for by in (factor, 1 / factor)
+    ]
     own = [
-        replace(candidate, hyperparameters={**candidate.hyperparameters, name: moved})
+        (number, replace(candidate, hyperparameters={**candidate.hyperparameters, name: moved}))
         for name, value in candidate.hyperparameters.items()
-        for moved in _moved(value, factor)
+        for number, moved in _moved(name, value, factor)
     ]
-    schedules = [
-        replace(candidate, schedule=other) for other in SCHEDULES if other != candidate.schedule
-    ]
-    return [*rates, *own, *schedules]
+    return [*rates, *own]
 
 
-def _moved(value: Any, factor: float) -> list[Any]:
+def schedules(candidate: Candidate) -> list[Candidate]:
+    """The candidate with every other schedule, and the step sizes that go with it.
+
+    A step size that falls to 0 may begin larger than one that stays.
+
+    >>> [(c.lr, c.schedule) for c in schedules(Candidate(1.0))[:4]]
+    [(0.562, 'linear'), (1.0, 'linear'), (1.78, 'linear'), (3.16, 'linear')]
+    """
+    return [
+        replace(candidate, schedule=other, lr=_rounded(candidate.lr * FINE**place))
+        for other in SCHEDULES
+        if other != candidate.schedule
+        for place in _paces(candidate.schedule, other)
+    ]
+
+
+def _paces(before: Schedule | None, after: Schedule | None) -> tuple[int, ...]:
+    """Which step sizes go with another schedule, in powers of `FINE`."""
+    if before is None:
+        return -1, 0, 1, 2
+    return (1, 0, -1, -2) if after is None else (0,)
+
+
+def apart(first: Candidate, second: Candidate, factor: float) -> bool:
+    """Whether candidates differ in the schedule, or by at least a factor in some number.
+
+    >>> apart(Candidate(1.0), Candidate(1.5), 2.0), apart(Candidate(1.0), Candidate(0.5), 2.0)
+    (False, True)
+    """
+    if first.schedule != second.schedule:
+        return True
+    return any(
+        abs(math.log(one / other)) >= _CLOSE * math.log(factor)
+        for one, other in zip(_positive(first), _positive(second), strict=True)
+    )
+
+
+def _positive(candidate: Candidate) -> list[float]:
+    """Its step size and the numbers of its own that are above 0; of weights, all."""
+    own: list[float] = [candidate.lr]
+    for value in candidate.hyperparameters.values():
+        if _is_weights(value):
+            own += [weight / value[0] for weight in value[1:]]
+        elif is_number(value) and value > 0:
+            own.append(value)
+    return own
+
+
+def _moved(name: str, value: Any, factor: float) -> list[tuple[str, Any]]:
     """A number or weights by a factor, up and down; nothing of what is neither."""
     if _is_weights(value):
-        scaled = [
-            normal([*value[:place], weight * by, *value[place + 1 :]])
-            for place, weight in enumerate(value)
+        # Of two weights, one up is the other down.
+        return [
+            (f"{name} {place}", normal([*value[:place], weight * by, *value[place + 1 :]]))
+            for place, weight in enumerate(value if len(value) > 2 else value[:1])
             for by in (factor, 1 / factor)
         ]
-        # Of two weights, one up is the other down.
-        return list({tuple(map(_rounded, weights)): weights for weights in scaled}.values())
     if is_number(value) and value > 0:
-        return [_rounded(value * by) for by in (factor, 1 / factor)]
+        return [(name, _rounded(value * by)) for by in (factor, 1 / factor)]
     return []
 
 

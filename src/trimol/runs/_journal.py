@@ -91,7 +91,10 @@ class Journal:
         if self.along:
             return None
         rows = {store.METRICS: self.records, store.SCORES: self.scores}
-        columns = {name: store.table(own).to_dict(as_series=False) for name, own in rows.items()}
+        columns = {
+            name: store.table(own).to_dict(as_series=False) if own else {}
+            for name, own in rows.items()
+        }
         return {**columns, store.DIRECTIONS: dict(self.vectors)}
 
     def resume(self, step: int, kept: dict[str, Any] | None) -> None:

@@ -121,7 +121,7 @@ class TrialJournal:
 
     def __init__(self, file: Path) -> None:
         optuna = needed()
-        _without_torn_end(file)
+        _mended(file)
         self.file, self.studies = file, dict[str, Any]()
         with quiet():
             backend = optuna.storages.journal.JournalFileBackend(str(file))
@@ -191,8 +191,13 @@ def _seed(seed: int, name: str) -> int:
     return int(hashlib.sha256(f"{seed} {name}".encode()).hexdigest()[:8], 16)
 
 
-def _without_torn_end(file: Path) -> None:
-    """A kill may have left half a line, which Optuna would take for damage."""
+def _mended(file: Path) -> None:
+    """Take away what a kill may have left: half a line, and the lock of a writer that is gone.
+
+    Optuna takes half a line for damage, and waits for that lock, for ever where the path is
+    relative. Nobody else writes: the search's folder is locked by us.
+    """
+    Path(f"{file}.lock").unlink(missing_ok=True)
     if not file.exists():
         return
     content = file.read_bytes()

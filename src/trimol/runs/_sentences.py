@@ -23,7 +23,7 @@ _ADVICE = {
 
 def advice(regime: str, reason: str) -> str:
     """What a look alone can say."""
-    return f"{_ADVICE[regime]}. {reason} (No method was tried.)"
+    return f"{_ADVICE[regime]} ({reason}). No method was tried."
 
 
 def sentence(tried: "Trial") -> str:

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from trimol import methods
 from trimol._failures import BadValue
 from trimol.errors import Errors
 from trimol.errors._fulldata import NotFinite
@@ -61,8 +62,9 @@ from trimol.training.replicas import Replicas
 
 FOLDER = ".together"
 Job = tuple[RunConfig, Path]
-# How many runs at most: beyond, one more costs as much together as alone.
-MOST = 64
+# How many runs at most: beyond, one more costs as much together as alone. Of models as small as
+# a formula's point, which only call operators, more.
+MOST, MOST_TINY, TINY = 64, 256, 2**6
 # How many parameters a group may have (20 networks of the paper's for MNIST), and one run of it.
 NUMBERS, NUMBERS_EACH = 2**23, 2**20
 # Above so many parameters, moving each replica by a step size of its own costs more than it saves,
@@ -174,11 +176,19 @@ def _tidy(folder: Path) -> None:
 
 def _kind(config: RunConfig) -> str:
     """What runs that may train together have in common."""
-    content = config.model_dump(mode="json", exclude={"seed", "lr", "checkpoint_every"})
+    content = config.model_dump(mode="json", exclude={"seed", "lr", "schedule", "checkpoint_every"})
     own = content["hyperparameters"]
-    content["hyperparameters"] = {k: v for k, v in own.items() if not is_number(v)}
-    content["numbers"] = sorted(k for k, v in own.items() if is_number(v))
+    free = {name for name, value in own.items() if is_number(value) or _preferred(config, name)}
+    content["hyperparameters"] = {k: v for k, v in own.items() if k not in free}
+    content["free"] = sorted(free)
     return json.dumps(content, sort_keys=True)
+
+
+def _preferred(config: RunConfig, name: str) -> bool:
+    """Whether a hyper-parameter is one number an objective, by which runs may differ."""
+    value = config.hyperparameters[name]
+    wanted = name == methods.get(config.method).prefers
+    return wanted and isinstance(value, list | tuple) and all(map(is_number, value))
 
 
 def _fits(config: RunConfig) -> bool:
@@ -260,12 +270,13 @@ def _new(jobs: Sequence[Job], home: Path) -> list[Unit]:
     if len(jobs) < 2:
         return [Unit((job,)) for job in jobs]
     numbers = _numbers(jobs[0][0])
-    most = min(MOST, NUMBERS // numbers) if numbers <= NUMBERS_EACH else 1
-    alike = Counter(config.lr for config, _ in jobs)
+    many = MOST_TINY if numbers <= TINY else MOST
+    most = min(many, NUMBERS // numbers) if numbers <= NUMBERS_EACH else 1
+    alike = Counter(_pace(config) for config, _ in jobs)
     together: dict[Any, list[Job]] = {}
     for config, folder in jobs:
-        apart = numbers > ONE_STEP_SIZE and alike[config.lr] >= ENOUGH
-        together.setdefault(config.lr if apart else None, []).append((config, folder))
+        apart = numbers > ONE_STEP_SIZE and alike[_pace(config)] >= ENOUGH
+        together.setdefault(_pace(config) if apart else None, []).append((config, folder))
     chunks = [
         own[low : low + most] for own in together.values() for low in range(0, len(own), most)
     ]
@@ -273,6 +284,11 @@ def _new(jobs: Sequence[Job], home: Path) -> list[Unit]:
         Unit(tuple(chunk), home / f"{_name(chunk)}.pt") if len(chunk) > 1 else Unit(tuple(chunk))
         for chunk in chunks
     ]
+
+
+def _pace(config: RunConfig) -> tuple[float, str | None]:
+    """The step sizes of a run."""
+    return config.lr, config.schedule
 
 
 def _name(jobs: Sequence[Job]) -> str:
@@ -296,6 +312,7 @@ class _Together:
         self.said: set[int] = set()
         self.warned: set[tuple[Any, ...]] = set()
         lrs = [config.lr for config in configs]
+        falls = {c.schedule: decay(c.schedule, c.steps) for c in configs}
         try:
             self.replicas = Replicas(
                 task,
@@ -304,7 +321,7 @@ class _Together:
                 lr=lrs[0] if len(set(lrs)) == 1 else torch.tensor(lrs, dtype=torch.float64),
                 hyperparameters=_joined([config.hyperparameters for config in configs]),
                 batch_size=configs[0].batch_size,
-                schedule=decay(configs[0].schedule, configs[0].steps),
+                schedule=[falls[config.schedule] for config in configs],
             )
         except (NotImplementedError, BadValue) as error:  # if it is a mistake, one run says so, too
             raise NotReplicable(str(error)) from error
@@ -417,6 +434,6 @@ def _joined(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _tensor(values: Sequence[float]) -> Tensor:
+def _tensor(values: Sequence[float | Sequence[float]]) -> Tensor:
     whole = all(isinstance(value, int) for value in values)
     return torch.tensor(values, dtype=torch.int64 if whole else torch.float64)

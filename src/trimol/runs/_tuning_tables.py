@@ -119,15 +119,19 @@ def of_alone(all_series: Sequence[Series], runs: Runs) -> polars.DataFrame:
 
 
 def of_candidates(
-    series: Series, scores: Sequence[Sequence[float]], notes: Sequence[str]
+    series: Series,
+    scores: Sequence[Sequence[float]],
+    notes: Sequence[str],
+    chosen: int | None = None,
 ) -> list[dict[str, Any]]:
     """One row per candidate: its setting, its score, and what another seed would make of it.
 
-    ``scores`` are by candidate, then by seed; larger is better, −∞ where the ``notes`` say why.
+    ``scores`` are by candidate, then by seed; larger is better, −∞ where the ``notes`` say why. The
+    best is chosen, unless ``chosen`` says which.
     """
     levels = [fmean(each) for each in scores]
-    best = max(levels)
-    first = levels.index(best)
+    first = levels.index(max(levels)) if chosen is None else chosen
+    best = levels[first]
     behind = [
         Paired(each, scores[first]) if math.isfinite(level) else None
         for each, level in zip(scores, levels, strict=True)

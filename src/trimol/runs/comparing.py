@@ -95,6 +95,8 @@ def compare(
         {'static': 2, 'modo': 2}
     """
     compared = variants(methods)
+    for what, own in (("hyperparameters", hyperparameters), ("lr", lr), ("schedule", schedule)):
+        _check_names(what, own, [v.method for v in compared])
     counts = {
         v.method: equal_steps(task, v.method, steps, batch_size, task_options) for v in compared
     }
@@ -127,6 +129,16 @@ def compare(
         jobs_, jobs=jobs, watch=watch, together=together, retry=retry, say=say, on=on
     )
     return _comparison(task, labels, configs, executed)
+
+
+def _check_names(what: str, given: object, methods: Sequence[str]) -> None:
+    """Refuse what is given for a method that is not compared: it would have no effect."""
+    for name in given if isinstance(given, Mapping) else ():
+        if name not in methods:
+            raise BadValue(
+                f"{what} must name compared methods ({', '.join(dict.fromkeys(methods))}), "
+                f"found {name!r}"
+            )
 
 
 def first_given(own: Value | None, given: Value | Mapping[str, Value] | None, method: str) -> Any:

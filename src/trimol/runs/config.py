@@ -5,9 +5,10 @@ import inspect
 import json
 import os
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import torch
 from pydantic import (
@@ -32,7 +33,14 @@ from trimol.methods._registry import outline
 from trimol.tasks import Settings, Task, load
 from trimol.tasks import _answers as answers
 from trimol.tasks.loading import blaming, source, with_path
-from trimol.training._optimizers import GIVEN, OptimizerName, named, needs_optimizer
+from trimol.training._optimizers import (
+    GIVEN,
+    NAMES,
+    OptimizerName,
+    named,
+    needs_optimizer,
+    usual_lr,
+)
 from trimol.training.loop import Schedule
 
 # Changes what is on disk while a run goes on, not what comes out.
@@ -148,7 +156,7 @@ class RunConfig(BaseModel):
     def _plain(self, value: dict[str, Any]) -> Any:
         return json.loads(json.dumps(value))
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Twelve hex digits that name all that decides the result."""
         unused = {name for name in _LATER if not getattr(self, name)}
@@ -158,6 +166,12 @@ class RunConfig(BaseModel):
             decisive["task_options"] = _with_path(self.task_options, lambda file: file.name)
         text = json.dumps(decisive, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy, with some fields changed; its key is its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("key", None)  # pydantic copies what has been computed, too
+        return copied
 
     @property
     def movement(self) -> dict[str, str]:
@@ -188,7 +202,8 @@ def configure(
     Args:
         task: A task's name, or ``path/to/file.py:Class``.
         method: The method's name.
-        lr: α. By default the task's setting for this method.
+        lr: α. By default the task's setting for this method, for the task's own optimizer; for
+            another ``optimizer``, torch's default (with momentum, a tenth of the task's).
         hyperparameters: The method's own; they go before the task's settings. One number an
             objective may also be given by the objectives' names: ``{"prefer": {"a": 1, "b": 0}}``.
         task_options: Keyword arguments of the task's constructor.
@@ -221,10 +236,19 @@ def configure(
         task_options=_with_path(own, Path.resolve),
         method=method,
         hyperparameters=_in_order(method, chosen, made.objectives),
-        lr=settings.lr if lr is None else lr,
+        lr=_usual(made, settings.lr, others.get("optimizer")) if lr is None else lr,
         source=source(task, own),
         **others,
     )
+
+
+def _usual(task: Task, lr: float, optimizer: OptimizerName | None) -> float:
+    """The task's step size, which is one for the task's own optimizer."""
+    if optimizer not in NAMES:  # none is asked for; what is none is said elsewhere
+        return lr
+    with torch.random.fork_rng(devices=[]):
+        params = answers.model(task).parameters()
+    return usual_lr(optimizer, answers.optimizer(task, params, lr))
 
 
 def _in_order(method: str, values: Mapping[str, Any], objectives: Names) -> dict[str, Any]:

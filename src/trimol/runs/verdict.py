@@ -3,9 +3,10 @@ r"""Is a method better than the baseline? One rule, for `diagnose`, `compare` an
 Runs are judged by the metrics that the task names as its goals (`trimol.tasks.Task.goals`), else by
 its test losses, seed by seed against the baseline (same start, same samples). A method is
 
-- *better* on a metric if Holm's p for all comparisons is below 5 % and the mean gain is above
-  `MARGIN` of the baseline's number (or of `SMALLEST` of the metric's usual size, where the baseline
-  has come that close to 0: 1e-12 is not worse than 1e-15);
+- *better* on a metric if Holm's p for all comparisons is below 5 % and the gain is above `MARGIN`
+  beyond noise: the lower end of its 95 % interval is, as a share of the baseline's number (or of
+  `SMALLEST` of the metric's usual size, where the baseline has come that close to 0: 1e-12 is not
+  worse than 1e-15);
 - *worse* on a metric if the 95 % interval of this one difference lies on the bad side of 0. (No
   correction here: what might be harm counts as harm.)
 
@@ -106,8 +107,9 @@ class Gain:
 
     @property
     def better(self) -> bool:
-        """Whether it is a gain beyond noise and beyond the margin."""
-        return self.clear and self.mean > 0 and self.share > MARGIN
+        """Whether it is above the margin, beyond noise."""
+        least = self.mean - (self.ci or 0.0)
+        return self.clear and least > 0 and self._share(least) > MARGIN
 
     @property
     def worse(self) -> bool:

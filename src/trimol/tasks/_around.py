@@ -27,7 +27,7 @@ class Around(Task):
         """Make the other task, from its name (or ``path/to/file.py:Class``) and its options."""
         self.inner = load(of, options)
         self.settings = self.inner.settings  # type: ignore[misc]
-        self.at_once = self.inner.at_once
+        self.at_once, self.batch_size = self.inner.at_once, self.inner.batch_size
 
     def data(self) -> Data:
         """The other task's."""

@@ -13,8 +13,21 @@ _BUILT_IN = {
     "digits": "trimol.tasks.digits:Digits",
     "quadratic": "trimol.tasks.quadratic:Quadratic",
     "concave": "trimol.tasks.concave:Concave",
+    "classic-toy": "trimol.tasks.classic_toy:ClassicToy",
+    "burgers": "trimol.tasks.pinn.burgers:Burgers",
+    "poisson": "trimol.tasks.pinn.poisson:Poisson",
+    "schroedinger": "trimol.tasks.pinn.schroedinger:Schroedinger",
+    "kovasznay": "trimol.tasks.pinn.kovasznay:Kovasznay",
+    "helmholtz": "trimol.tasks.pinn.helmholtz:Helmholtz",
     "population": "trimol.tasks.population:Population",
     "conditioned": "trimol.tasks.conditioned:Conditioned",
+    "adult": "trimol.tasks.fairness.people:Adult",
+    "compas": "trimol.tasks.fairness.people:Compas",
+    "german": "trimol.tasks.fairness.people:German",
+    "credit": "trimol.tasks.fairness.people:Credit",
+    "census": "trimol.tasks.recommenders.census:Census",
+    "funnel": "trimol.tasks.recommenders.funnel:Funnel",
+    "qm9": "trimol.tasks.molecules.qm9:QM9",
 }
 # Tasks around another one: several models of it at once, and one that is told a preference.
 POPULATION, CONDITIONED = "population", "conditioned"

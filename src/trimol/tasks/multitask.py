@@ -2,7 +2,7 @@
 
 `MultiInput` has a data set for each objective, `SingleInput` one input with several labels. Both
 give the trunk to the method; heads get their own objective's plain gradient. A task of your own is
-a subclass (docs/multitask.md has one of each to copy).
+a subclass (docs/howto/multitask.md has one of each to copy).
 """
 
 from abc import abstractmethod

@@ -135,6 +135,7 @@ class Task(ABC):
         goals: For each objective the metrics that judge it, and which way is better: such as
             ``{"depth": {"abs err": "lower"}}``. What is not judged by a metric has none.
         settings: How to run a method, by its name, where `Settings()` will not do.
+        batch_size: Samples a step of a command that is not told.
         at_once: Samples of one pass of a measurement: fewer where samples are large.
         hold_out: Where `data` has no validation data, so many samples of train become it; set by
             what chooses settings on a task without.
@@ -167,6 +168,7 @@ class Task(ABC):
     objectives: tuple[str, ...]
     goals: Mapping[str, Mapping[str, Better]] = {}
     settings: ClassVar[Mapping[str, Settings]] = {}
+    batch_size: int = 64
     at_once: int = 1024
     hold_out: int = 0
 

@@ -41,8 +41,8 @@ class Row:
         degree: The direction of c·F is c^degree times that of F; ``None``: nothing is promised.
         rowwise: What scaling single objectives keeps: the direction but for its length (``"ray"``),
             but for its length and sign (``"line"``), or ``"nothing"``.
-        alone: With one objective the direction is its gradient (``"plain"``), or only parallel to
-            it (``"parallel"``).
+        alone: With one objective the direction is its gradient (``"plain"``), only parallel to it
+            (``"parallel"``), or another (``"nothing"`` is promised).
         sees: Evidence enters the weights: a step that is not finite is skipped. Otherwise the
             weights do not depend on the losses at all.
         call: How a step is taken, where it is not ``method(*losses)``.
@@ -61,7 +61,7 @@ class Row:
     equivariant: bool = True
     degree: float | None = 1.0
     rowwise: Literal["nothing", "line", "ray"] = "nothing"
-    alone: Literal["plain", "parallel"] = "plain"
+    alone: Literal["plain", "parallel", "nothing"] = "plain"
     sees: bool = True
     call: Callable[[Method, Step], Tensor] = plain_call
     after: Callable[[Method, Step], None] | None = None

@@ -41,6 +41,31 @@ def named(name: OptimizerName, params: "Iterable[Tensor]", lr: float) -> "Optimi
     return made
 
 
+def usual_lr(name: OptimizerName, own: "Optimizer") -> float:
+    """A step size to begin with, where only that of the task's own optimizer is known.
+
+    Of the same kind: the task's, by 1 − momentum, the share of a gradient that a step then has; of
+    another kind, torch's default.
+
+    Args:
+        name: The optimizer that is asked for.
+        own: The task's own.
+
+    Example:
+        >>> import torch
+        >>> sgd = torch.optim.SGD([torch.zeros(1)], lr=3.0)
+        >>> usual_lr("sgd", sgd), round(usual_lr("momentum", sgd), 9), usual_lr("adam", sgd)
+        (3.0, 0.3, 0.001)
+    """
+    from torch import optim
+
+    kind, options = _MADE[name]
+    if type(own) is not getattr(optim, kind):
+        return float(getattr(optim, kind)(own.param_groups[0]["params"]).defaults["lr"])
+    rests = [1 - given.get("momentum", 0.0) for given in (options, own.defaults)]
+    return float(own.defaults["lr"] * rests[0] / rests[1])
+
+
 def needs_optimizer(hyperparameters: Mapping[str, Any]) -> bool:
     """Whether a method with these weighs the losses for the optimizer's step, and so must see it.
 

@@ -24,6 +24,7 @@ from trimol.errors._fulldata import FullData, NotFinite
 from trimol.errors._inputs import check_rho, checked_weights
 from trimol.errors._measure import from_means
 from trimol.gradients._stacked import StackedEvidence, jacobians
+from trimol.methods._replicated import Jacobians
 from trimol.tasks import Batch, Data, Task
 from trimol.tasks import _answers as answers
 from trimol.tasks._point import Formula
@@ -39,6 +40,7 @@ from trimol.training._replica_data import (
 from trimol.training._replicable import NotReplicable, check_hooks, optimizer_of
 from trimol.training.assessment import batches
 
+Schedule = Callable[[int], float] | None
 # How many numbers the full-data gradients of a group of replicas may hold: 256 MB in float64.
 _HELD = 2**25
 # Samples of one pass over full data: with fewer, adding up the gradients takes as long as they do.
@@ -64,7 +66,8 @@ class Replicas:
         data: Instead of the task's: one for all, one for each replica, or `Neighbours`.
         sampler: Draws the samples of all replicas at once, instead of the task's samplers, one for
             each seed; ``batch_size`` is not used then.
-        schedule: What α is multiplied with, by the number of the step; 1 by default.
+        schedule: What α is multiplied with, by the number of the step; 1 by default. A list has
+            one for each replica.
 
     Attributes:
         params: The parameters, by name, stacked: R × shape.
@@ -103,7 +106,7 @@ class Replicas:
         batch_size: int = 64,
         data: Data | Sequence[Data] | Neighbours | None = None,
         sampler: ReplicaSampler | None = None,
-        schedule: Callable[[int], float] | None = None,
+        schedule: Schedule | Sequence[Schedule] = None,
     ) -> None:
         self.task, self.seeds = task, list(seeds)
         if not self.seeds:
@@ -136,10 +139,12 @@ class Replicas:
         self._weighed = [trained[name] for name in self._shared]
         self._others = [p for name, p in trained.items() if name not in self._shared]
         self._trained = [*self._weighed, *self._others]
+        self._schedule, self._schedules = _schedules(schedule, len(self.seeds))
+        if self._schedules and not isinstance(lr, Tensor):
+            lr = torch.full((len(self.seeds),), lr, dtype=torch.float64)
         self._lr = _step_sizes(lr, len(self.seeds))
         self._optimizer = optimizer_of(task, list(self.params.values()), lr, models[0])
         self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
-        self._schedule = schedule
         growth = methods.growth(method) if isinstance(method, str) else 0.0
         one = self.data[0]
         self._sampler = sampler or BySeed(
@@ -293,12 +298,12 @@ class Replicas:
         self.samples += self._sampler.budget(self.step)
         self.step += 1
 
-    def _evidence(self) -> StackedEvidence | list[Tensor]:
+    def _evidence(self) -> StackedEvidence | Jacobians:
         """What the method weighs by: a graph of losses, or the gradients of a formula."""
         batch = self._sampler.batch(self.step)
         parts = sizes(batch[0].shape[1], self.method.draws if self.method.due else 1)
         if isinstance(self.task, Formula):
-            return list(self._by_formula(self.task, batch, parts))
+            return self._by_formula(self.task, batch, parts)
         draws = self._draws(batch, parts)
         self._note(torch.stack(draws))
         return StackedEvidence(draws, self._weighed, self._others)
@@ -311,15 +316,15 @@ class Replicas:
             broken = ~numbers.isfinite().flatten(2).all(-1).all(0)
             self.diverged[broken & (self.diverged < 0)] = self.step
 
-    def _by_formula(self, task: Formula, batch: Batch, parts: Sequence[int]) -> Tensor:
-        """∇F of every draw, draws × R × M × d: F is linear in z, so that a draw is its mean."""
+    def _by_formula(self, task: Formula, batch: Batch, parts: Sequence[int]) -> Jacobians:
+        """∇F of every draw, R × M × d, and F: it is linear in z, so that a draw is its mean."""
         (x,), (z,) = self._weighed, batch
         means = torch.stack([draw.mean(1) for draw in z.split(list(parts), dim=1)])
         points = x.detach().expand(len(parts), *x.shape)
         rows = task.jacobian(points, means)
         if not abs(float(rows.sum())) < _HUGE:  # losses are infinite before their gradients are
             self._note(torch.cat([rows.flatten(2), task.values(points, means)], -1))
-        return rows
+        return Jacobians(list(rows), lambda: task.values(points, means).mean(0))
 
     def _draws(self, batch: Batch, parts: Sequence[int]) -> list[Tensor]:
         """The losses of the next step, R × M, one tensor for each draw."""
@@ -390,14 +395,20 @@ class Replicas:
         if self._lr is None:
             self._optimizer.step()
         else:  # the step is proportional to lr, so take that of lr = 1 and shorten it
+            rates = self._lr * self._shares() if self._schedules else self._lr
             before = [p.detach().clone() for p in self._trained]
             self._optimizer.step()
             with torch.no_grad():
                 for p, old in zip(self._trained, before, strict=True):
-                    own = self._lr.to(p).view(-1, *[1] * (p.dim() - 1))
+                    own = rates.to(p).view(-1, *[1] * (p.dim() - 1))
                     torch.lerp(old, p, own, out=p)  # old + own (p − old), in one pass
         for p in self._trained:
             p.grad = None
+
+    def _shares(self) -> Tensor:
+        """What each replica's α is multiplied with now."""
+        known = {each: each(self.step) if each else 1.0 for each in dict.fromkeys(self._schedules)}
+        return torch.tensor([known[each] for each in self._schedules], dtype=torch.float64)
 
     def _full(self) -> Iterator[tuple[int, FullData, FullData]]:
         """Each replica's losses and gradients on all of its training and test data."""
@@ -450,6 +461,17 @@ def _stacked(each: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
         name: torch.stack([one[name].detach() for one in each]).requires_grad_(tensor.requires_grad)
         for name, tensor in each[0].items()
     }
+
+
+def _schedules(
+    given: Schedule | Sequence[Schedule], replicas: int
+) -> tuple[Schedule, list[Schedule]]:
+    """The one for all, or else one for each replica."""
+    if given is None or callable(given):
+        return given, []
+    if len(given) != replicas:
+        raise BadValue(f"schedule must be one, or one for each of {replicas}, found {len(given)}")
+    return (given[0], []) if len(set(given)) == 1 else (None, list(given))
 
 
 def _step_sizes(lr: float | Tensor, replicas: int) -> Tensor | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from trimol.cli._lines import say
 from trimol.cli._live import shown
 from trimol.cli._parse import parse
 from trimol.cli._reporting import UsageError, print_json, usage
@@ -89,6 +90,11 @@ def _names(options: Options) -> list[str]:
     return names
 
 
+def words() -> Sequence[str]:
+    """What may follow the command: see `trimol completion`."""
+    return studies.names()
+
+
 def _list(options: Options) -> int:
     titles = {name: studies.get(name).title for name in studies.names()}
     if options.json:
@@ -96,7 +102,7 @@ def _list(options: Options) -> int:
         return 0
     width = max(map(len, titles))
     for name, title in titles.items():
-        print(f"{name:<{width}}  {title}")
+        say(f"{name:<{width}}  {title}", indent=width + 2)
     return 0
 
 

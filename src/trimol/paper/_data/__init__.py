@@ -1,1 +1,1 @@
-"""The paper's data sets: files, downloads, what is computed from them once."""
+"""The paper's data sets: how its files are read, what is computed from them once."""

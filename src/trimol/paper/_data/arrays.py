@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from trimol._checks import whole_number
 from trimol._extras import require
-from trimol.paper._data.datasets import BadData, cache, resolve
+from trimol.data._files.datasets import BadData, cache, resolve
 
 # Of what is done to images and to features: another number, another cache.
 _PIXELS, _FEATURES = 1, 1

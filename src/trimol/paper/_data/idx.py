@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trimol.paper._data.datasets import BadData
+from trimol.data._files.datasets import BadData
 
 _UNSIGNED_BYTE = 8
 

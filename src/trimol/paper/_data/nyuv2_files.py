@@ -19,9 +19,9 @@ import torch.nn.functional as F
 from numpy.typing import DTypeLike
 from torch import Tensor
 
-from trimol.paper._data import datasets
+from trimol.data._files import datasets
+from trimol.data._files.datasets import BadData, MissingData
 from trimol.paper._data.arrays import Array, once
-from trimol.paper._data.datasets import BadData, MissingData
 
 CLASSES = 13
 _VERSION = 1  # of what is done here: another number, another cache

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from trimol._checks import one_of, whole_number
 from trimol._failures import BadValue
-from trimol.paper._data import datasets, idx
-from trimol.paper._data.datasets import BadData
+from trimol.data._files import datasets
+from trimol.data._files.datasets import BadData
+from trimol.paper._data import idx
 from trimol.tasks._classifier import CLASSES, Classifier, parts
 from trimol.tasks._settings import read_settings
 from trimol.tasks.task import Batch, Data, Settings

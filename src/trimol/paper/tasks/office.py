@@ -18,10 +18,11 @@ from torch.optim import Adam, Optimizer
 
 from trimol._checks import nonnegative, one_of, whole_number
 from trimol.data import IndependentDraws
+from trimol.data._files import datasets
+from trimol.data._files.datasets import BadData
 from trimol.paper import _backbones as backbones
-from trimol.paper._data import arrays, datasets
+from trimol.paper._data import arrays
 from trimol.paper._data.arrays import Images, Watch
-from trimol.paper._data.datasets import BadData
 from trimol.tasks._settings import read_settings
 from trimol.tasks.multitask import MultiInput, MultiTask
 from trimol.tasks.task import Batch, Data, Settings

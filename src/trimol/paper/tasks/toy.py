@@ -29,7 +29,7 @@ from torch import Tensor
 
 from trimol._checks import whole_number
 from trimol._failures import BadValue
-from trimol.paper._data.datasets import MissingData, locate
+from trimol.data._files.datasets import MissingData, locate
 from trimol.tasks._point import Formula
 from trimol.tasks._settings import read_settings
 from trimol.tasks.task import Batch, Data, Settings
@@ -78,6 +78,7 @@ class Toy(Formula):
     name: ClassVar[str] = "toy"
     objectives: tuple[str, ...] = ("f1", "f2")
     settings: ClassVar[Mapping[str, Settings]] = read_settings(__file__, "toy")
+    batch_size: int = 16  # of its 20 samples
 
     def __init__(
         self,

@@ -115,7 +115,8 @@ def conflict_weight_static(M: int) -> tuple[Bound, Bound]:
 
     Proposition "CA weight distance of static weighting": some λ is at least (1 − 1/M)² away, and
     none is further than the simplex is wide, √2 (the paper writes 4 for its square). The proof
-    chooses λ after x_T; for a λ that x was trained with the lower bound fails (docs/synthetic.md).
+    chooses λ after x_T; for a λ that x was trained with the lower bound fails
+    (docs/paper/synthetic.md).
 
     Example:
         >>> below, above = conflict_weight_static(2)

@@ -1,0 +1,301 @@
+"""Burgers' equation by a physics-informed network: ConFIG's published example, and an honest one.
+
+    python benchmarks/physics.py published --json results/physics.json    # one seed, 3 methods
+    python benchmarks/physics.py equal-time --json results/physics.json   # ten seeds, hours
+    python benchmarks/physics.py equal-time --steps 1000 --seeds 3 --points 500
+    python benchmarks/physics.py equal-time --quick                    # to see whether it works
+
+*published*: the protocol of ConFIG's own example: 5 layers of width 50, tanh, Xavier's start, 2000,
+50 and 50 points drawn anew at every step by Latin hypercubes, 5000 steps of Adam at 1e-4 (M-ConFIG:
+SGD at 5e-4), seed 19018. The number is the least mean squared error that any step has on the test
+grid: it is picked on test. We look at every 25th step.
+
+*equal-time*: the task ``burgers`` with its fixed points, full batches. A step of every method is
+timed beside one of plain training, in one process; each gets the steps that 5000 plain ones take
+(``--steps``). Both go on where they were stopped.
+The step size is chosen from four on the summed losses of held-out points, with a seed of its own.
+The number is the error after the last step, over ten seeds: nothing is picked on test.
+"""
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats.qmc import LatinHypercube
+from torch import Tensor, nn
+
+import trimol
+from trimol.runs._environment import environment, now
+from trimol.tasks.pinn import burgers
+from trimol.tasks.pinn._field import Field
+
+SEED, STEPS, LOOK = 19018, 5000, 25
+POINTS, CONDITIONS, WIDTH, DEPTH = 2000, 50, 50, 5
+PRINTED = {"static": 0.03095, "config": 0.00638, "mconfig": 0.00186}
+# Of the step, in the example: the sum of the losses is static weighting times three.
+ADAM, SGD = 1e-4, 5e-4
+COMPARED = (
+    *("static", "config", "mconfig", "lra", "ntk", "softadapt", "relobralo"),
+    *("famo", "gls", "upgrad", "mgda", "pcgrad", "cagrad"),
+)
+RATES, SEEDS, TUNED_ON = (1e-4, 3e-4, 1e-3, 3e-3), 10, 1000
+Row = dict[str, Any]
+
+
+def network(seed: int) -> Field:
+    """That of the example, with its start: Xavier's weights, biases of 0.001."""
+    torch.manual_seed(seed)
+    field = Field(WIDTH, DEPTH, twice=(0,))
+
+    def begin(layer: nn.Module) -> None:
+        if isinstance(layer, nn.Linear):
+            nn.init.xavier_normal_(layer.weight)
+            nn.init.constant_(layer.bias, 0.001)
+
+    field.apply(begin)
+    return field
+
+
+class Sampled:
+    """The points of the example: drawn anew for every loss that is asked for."""
+
+    def __init__(self, seed: int) -> None:
+        self.line = LatinHypercube(1, seed=np.random.default_rng(seed))
+        self.plane = LatinHypercube(2, seed=np.random.default_rng(seed))
+
+    def initial(self, field: Field) -> Tensor:
+        """u(x, 0) = −sin(πx)."""
+        x = self._along(CONDITIONS) * 2 - 1
+        at = torch.stack([x, torch.zeros_like(x)], -1)
+        off: Tensor = field(at)[:, 0] + torch.sin(torch.pi * x)
+        return off.square().mean()
+
+    def boundary(self, field: Field) -> Tensor:
+        """u(±1, t) = 0."""
+        t = self._along(CONDITIONS)
+        half = torch.ones(CONDITIONS // 2)
+        values: Tensor = field(torch.stack([torch.cat([-half, half]), t], -1))
+        return values.square().mean()
+
+    def equation(self, field: Field) -> Tensor:
+        """u_t + u u_x = ν u_xx."""
+        drawn = torch.from_numpy(self.plane.random(POINTS)).float()
+        u, u_x, u_t, u_xx = field.derivatives(
+            drawn * torch.tensor([2.0, 1.0]) - torch.tensor([1.0, 0.0])
+        )
+        residual: Tensor = u_t + u * u_x - burgers.VISCOSITY * u_xx
+        return residual.square().mean()
+
+    def _along(self, size: int) -> Tensor:
+        return torch.from_numpy(self.line.random(size)[:, 0]).float()
+
+
+def grid() -> tuple[Tensor, Tensor]:
+    """The test points of the example, 256 × 100, and the exact solution there."""
+    x, t = np.linspace(-1 + 1 / 256, 1 - 1 / 256, 256), np.linspace(0, 1, 100)
+    points = np.stack(np.meshgrid(x, t, indexing="xy"), -1).reshape(-1, 2)
+    exact = burgers.solution(*points.T)
+    return torch.from_numpy(points).float(), torch.from_numpy(exact).float()
+
+
+def published(name: str, seed: int = SEED, steps: int = STEPS, look: int = LOOK) -> Row:
+    """One method by the protocol of the example."""
+    field, drawn, (points, exact) = network(seed), Sampled(seed), grid()
+    makes: dict[str, Callable[[Field], Tensor]] = {
+        "initial": drawn.initial,
+        "boundary": drawn.boundary,
+        "equation": drawn.equation,
+    }
+    method = trimol.methods.get(name)(field.parameters(), list(makes))
+    optimizer = optimizer_of(name, field, SGD if name == "mconfig" else ADAM)
+    best, last, spent = float("inf"), float("nan"), 0.0
+    for step in range(1, steps + 1):
+        began = time.process_time()
+        wanted = method.wanted
+        losses = {key: make(field) if key in wanted else None for key, make in makes.items()}
+        optimizer.zero_grad()
+        method(losses).backward()
+        optimizer.step()
+        spent += time.process_time() - began
+        if step % look == 0 or step == steps:
+            with torch.no_grad():
+                last = float((field(points)[:, 0] - exact).square().mean())
+            best = min(best, last)
+    return {
+        "protocol": "published",
+        "method": name,
+        "seed": seed,
+        "steps": steps,
+        "best": best,
+        "last": last,
+        "paper": PRINTED.get(name) if (seed, steps) == (SEED, STEPS) else None,
+        "seconds": round(spent, 1),
+    }
+
+
+def optimizer_of(name: str, field: nn.Module, lr: float) -> torch.optim.Optimizer:
+    """Adam; plain SGD for the method that has Adam's moments in itself."""
+    kind: Any = torch.optim.SGD if name == "mconfig" else torch.optim.Adam
+    made: torch.optim.Optimizer = kind(field.parameters(), lr=lr)
+    return made
+
+
+class Training:
+    """Full batches of a task with fixed points, by one method."""
+
+    def __init__(self, task: burgers.Burgers, name: str, lr: float, seed: int) -> None:
+        torch.manual_seed(seed)
+        self.task, self.model = task, task.model()
+        options: dict[str, Any] = {"draws": 1} if trimol.methods.get(name).draws > 1 else {}
+        self.method = trimol.methods.get(name)(self.model.parameters(), 3, **options)
+        self.optimizer = optimizer_of(name, self.model, lr)
+        *points, _, own = task.data().train
+        self.points = [at[mask] for at, mask in zip(points, own.bool().T, strict=True)]
+
+    def step(self) -> None:
+        """One step; a method that wants one loss has the others' points left out."""
+        wanted = self.method.wanted
+        chosen = [at if m in wanted else at[:0] for m, at in enumerate(self.points)]
+        left = self.task.left_over(self.model, chosen)  # type: ignore[arg-type]
+        losses = [part.square().mean() if m in wanted else None for m, part in enumerate(left)]
+        self.optimizer.zero_grad()
+        self.method(losses).backward()
+        self.optimizer.step()
+
+    def run(self, steps: int) -> "Training":
+        """So many steps."""
+        for _ in range(steps):
+            self.step()
+        return self
+
+    def ends(self) -> dict[str, float]:
+        """Losses on held-out points, the error on test points, and how large u is there."""
+        data = self.task.data()
+        assert data.validation is not None
+        with torch.no_grad():
+            held = self.task.losses(self.model, data.validation).sum()
+            found, exact = self.model(data.test[0]), data.test[-2]
+        size = found.square().mean() / exact.square().mean()
+        error = (found - exact).square().mean()
+        return {"held out": float(held), "MSE": float(error), "size": float(size)}
+
+
+def costs(task: burgers.Burgers, names: Sequence[str], repeats: int) -> dict[str, float]:
+    """CPU time over that of plain training, interleaved in one process: medians of three steps.
+
+    Three, for the method that takes one of the three losses at a step.
+    """
+    made = {name: Training(task, name, 1e-6, 0).run(2) for name in ("static", *names)}
+    took: dict[str, list[float]] = {name: [] for name in made}
+    for _ in range(repeats):
+        for name, training in made.items():
+            began = time.process_time()
+            training.run(3)
+            took[name].append(time.process_time() - began)
+    plain = statistics.median(took["static"])
+    return {name: statistics.median(times) / plain for name, times in took.items()}
+
+
+def equal_time(kept: "Kept", names: Sequence[str], *, steps: int, seeds: int, task: Any) -> None:
+    """All runs that are not kept yet."""
+    if kept.costs is None or set(names) - set(kept.costs):
+        kept.costs = costs(task, names, 15)
+        kept.write()
+    for name in names:
+        long = max(round(steps / kept.costs[name]), 1)
+        for lr in RATES:
+            kept.run("tuning", name, TUNED_ON, lr, long, task)
+        tuned = [row for row in kept.rows if (row["protocol"], row["method"]) == ("tuning", name)]
+        best = min(tuned, key=lambda row: row["held out"] if row["held out"] >= 0 else np.inf)
+        for seed in range(seeds):
+            kept.run("equal-time", name, seed, best["lr"], long, task)
+
+
+class Kept:
+    """What was run, in a file, so that nothing is run twice."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path, self.rows, self.costs, self.commands = path, list[Row](), None, list[str]()
+        if path is not None and path.is_file():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            self.rows, self.costs = found["rows"], found["costs"]
+            self.commands = found["command"].split(" && ")
+
+    costs: dict[str, float] | None
+
+    def asked(self, options: argparse.Namespace) -> None:
+        """Note the command, but for where it writes and which methods it runs."""
+        said = ["python benchmarks/physics.py", options.protocol]
+        for name, usual in (("steps", STEPS), ("seeds", SEEDS), ("points", POINTS)):
+            if getattr(options, name) != usual:
+                said.append(f"--{name} {getattr(options, name)}")
+        if " ".join(said) not in self.commands:
+            self.commands.append(" ".join(said))
+
+    def has(self, **what: Any) -> bool:
+        """Whether there is such a row."""
+        return any(what.items() <= row.items() for row in self.rows)
+
+    def run(self, protocol: str, name: str, seed: int, lr: float, steps: int, task: Any) -> None:
+        """A run on the fixed points, unless it was done."""
+        key = {"protocol": protocol, "method": name, "seed": seed, "lr": lr, "steps": steps}
+        key["points"] = task.points
+        if not self.has(**key):
+            self.add({**key, **Training(task, name, lr, seed).run(steps).ends()})
+
+    def add(self, row: Row) -> None:
+        """Keep one more."""
+        self.rows.append(row)
+        print(
+            "  ".join(f"{k} {v:g}" if isinstance(v, float) else f"{v}" for k, v in row.items()),
+            flush=True,
+        )
+        self.write()
+
+    def write(self) -> None:
+        """To the file."""
+        if self.path is None:
+            return
+        result = {"study": "physics", "rows": self.rows, "costs": self.costs}
+        result |= {
+            "command": " && ".join(self.commands),
+            "created": now(),
+            "environment": environment(),
+        }
+        self.path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def main() -> None:
+    """Run what is not kept yet."""
+    parser = argparse.ArgumentParser(description="Burgers' equation by physics-informed networks.")
+    parser.add_argument("protocol", choices=["published", "equal-time"])
+    parser.add_argument("--methods", nargs="+", choices=trimol.methods.names())
+    parser.add_argument("--steps", type=int, default=STEPS, help="plain ones")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="of the runs at equal time")
+    parser.add_argument("--points", type=int, default=POINTS, help="of the runs at equal time")
+    parser.add_argument("--json", type=Path, help="keep the runs in this file, and go on from it")
+    parser.add_argument("--quick", action="store_true", help="few steps: does it work?")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    kept = Kept(options.json)
+    kept.asked(options)
+    if options.protocol == "published":
+        steps = 20 if options.quick else options.steps
+        for name in options.methods or list(PRINTED):
+            if not kept.has(protocol="published", method=name, seed=SEED, steps=steps):
+                kept.add(published(name, steps=steps))
+        return
+    small = {"points": 60, "conditions": 10, "held_out": 40, "width": 8, "depth": 2}
+    task = burgers.Burgers(**small) if options.quick else burgers.Burgers(points=options.points)
+    steps, seeds = (10, 2) if options.quick else (options.steps, options.seeds)
+    equal_time(kept, options.methods or COMPARED, steps=steps, seeds=seeds, task=task)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Molecules: eleven properties of one molecule, from its atoms and where they are."""

@@ -1,0 +1,1 @@
+"""Recommenders: several yes-or-no labels of the same rows, looked up in large sparse tables."""

@@ -1,0 +1,104 @@
+"""The study of physics-informed networks: its protocol is the published one, and it goes on."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+
+@pytest.fixture(scope="module")
+def study(load_script):
+    return load_script("benchmarks/physics.py")
+
+
+class Published(nn.Module):
+    """The network of ConFIG's example, module by module."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(2, 50), nn.Tanh())
+        self.hidden = nn.Sequential(
+            *[nn.Sequential(nn.Linear(50, 50), nn.Tanh()) for _ in range(4)]
+        )
+        self.last = nn.Linear(50, 1)
+
+    def forward(self, x, t):
+        return self.last(self.hidden(self.first(torch.stack([x, t], -1))))[:, 0]
+
+
+def test_network_points_and_losses_are_those_of_the_example(study):
+    """By autograd's derivatives, from the same random numbers."""
+    from scipy.stats.qmc import LatinHypercube
+
+    torch.manual_seed(study.SEED)
+    theirs = Published()
+
+    def begin(layer):
+        if isinstance(layer, nn.Linear):
+            nn.init.xavier_normal_(layer.weight, 1)
+            layer.bias.data.fill_(0.001)
+
+    theirs.apply(begin)
+    ours, drawn = study.network(study.SEED), study.Sampled(study.SEED)
+    random = [LatinHypercube(d, seed=np.random.default_rng(study.SEED)) for d in (1, 2)]
+    x = torch.from_numpy(random[0].random(50)[:, 0]).float() * 2 - 1
+    initial = (theirs(x, 0 * x) + torch.sin(torch.pi * x)).square().mean()
+    torch.testing.assert_close(drawn.initial(ours), initial)
+    t = torch.from_numpy(random[0].random(50)[:, 0]).float()
+    walls = torch.cat([-torch.ones(25), torch.ones(25)])
+    torch.testing.assert_close(drawn.boundary(ours), theirs(walls, t).square().mean())
+    sample = torch.from_numpy(random[1].random(2000)).float()
+    x, t = (sample[:, 0] * 2 - 1).requires_grad_(), sample[:, 1].clone().requires_grad_()
+    u = theirs(x, t)
+    u_x, u_t = torch.autograd.grad(u.sum(), [x, t], create_graph=True)
+    (u_xx,) = torch.autograd.grad(u_x.sum(), x, create_graph=True)
+    equation = (u_t + u * u_x - 0.01 / torch.pi * u_xx).square().mean()
+    torch.testing.assert_close(drawn.equation(ours), equation, rtol=1e-4, atol=1e-7)
+
+
+def test_the_published_protocol_by_the_command(study, monkeypatch, tmp_path):
+    path = tmp_path / "pinn.json"
+    monkeypatch.setattr(study, "POINTS", 100)
+    for _ in range(2):  # the second time nothing is left to do
+        monkeypatch.setattr("sys.argv", ["physics.py", "published", "--quick", "--json", str(path)])
+        study.main()
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    assert [row["method"] for row in rows] == ["static", "config", "mconfig"]
+    assert all(0 < row["best"] <= row["last"] for row in rows)
+    assert all(row["paper"] is None for row in rows)  # no number of 5000 steps beside 20
+
+
+def test_equal_time_by_the_command_and_after_a_kill(study, monkeypatch, tmp_path, capsys):
+    path = tmp_path / "pinn.json"
+    command = ["physics.py", "equal-time", "--quick", "--json", str(path)]
+    monkeypatch.setattr("sys.argv", [*command, "--methods", "static", "mconfig"])
+    study.main()
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert len(found["rows"]) == 2 * (4 + 2)
+    capsys.readouterr()
+    found["rows"] = found["rows"][:-3]  # as if it had been killed
+    path.write_text(json.dumps(found), encoding="utf-8")
+    study.main()
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    again = json.loads(path.read_text(encoding="utf-8"))
+    long = {row["method"]: row["steps"] for row in again["rows"]}
+    for name, steps in long.items():
+        assert steps == max(round(10 / again["costs"][name]), 1)
+    assert all(np.isfinite(row["MSE"]) for row in again["rows"])
+
+
+def test_a_step_is_the_tasks_own(study):
+    """A training that leaves out points of losses that are not wanted trains on the same losses."""
+    task = study.burgers.Burgers(points=40, conditions=8, held_out=10, width=6, depth=2)
+    one = study.Training(task, "static", 1e-3, 3).run(5)
+    torch.manual_seed(3)
+    model = task.model()
+    adam = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(5):
+        adam.zero_grad()
+        task.losses(model, task.data().train).mean().backward()
+        adam.step()
+    for ours, plain in zip(one.model.parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-6)
