@@ -62,6 +62,7 @@ def layer(module: str) -> str:
     return module.partition(".")[2].partition(".")[0]
 
 
+@cache
 def imported(module: str, *, at_once: bool = False) -> set[str]:
     """Our modules that a module imports, inside functions and for type checkers, too.
 
