@@ -45,7 +45,6 @@ docs: .venv/installed
 	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs src examples
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 	$(BIN)/python docs/check.py build/docs
-	$(BIN)/python -m pytest -q -n auto src tests/test_readme.py
 
 # A wheel and an sdist; the core alone in a clean environment, then the command.
 package: .venv/installed

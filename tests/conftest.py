@@ -1,11 +1,14 @@
 """Every test starts from the same seed. Its tensors are tiny: more threads would only wait."""
 
 import importlib.util
+import itertools
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import hypothesis
 import pytest
 import torch
 
@@ -13,9 +16,29 @@ from pair import server
 from trimol.gradients._hooks import WATCH
 
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # nor do the processes that tests start need more
 # Virtual machines that announce AMX and do not have it end the process at a bfloat16 bmm; asked
 # for at torch's first product.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+
+# The same examples every time, and as long as a busy machine takes.
+hypothesis.settings.register_profile("seeded", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("seeded")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several workers share the tests: one makes what a module's tests share.
+
+    The cases of one test stay together, too: dealing them out takes longer than most of them do.
+    """
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("xdist_group") is None:
+            made = itertools.chain(*item._fixtureinfo.name2fixturedefs.values())
+            shared = any(fixture.scope == "module" for fixture in made)
+            place = item.path.stem if shared else f"{item.path.stem}.{item.originalname}"
+            item.add_marker(pytest.mark.xdist_group(place))
 
 
 @pytest.fixture(autouse=True)
@@ -50,3 +73,24 @@ def load_script() -> Callable[[str], ModuleType]:
         return module
 
     return load
+
+
+@pytest.fixture
+def run_script(
+    load_script: Callable[[str], ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[..., str]:
+    """From a path in the repository and arguments to what the script prints.
+
+    Here, where torch is imported already.
+    """
+
+    def run(path: str, *arguments: object) -> str:
+        file = Path(__file__).parents[1] / path
+        monkeypatch.syspath_prepend(file.parent)  # scripts of one folder import each other
+        monkeypatch.setattr(sys, "argv", [str(file), *map(str, arguments)])
+        load_script(path).main()
+        return capsys.readouterr().out
+
+    return run

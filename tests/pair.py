@@ -41,7 +41,7 @@ def meet(rank: int, world: int, folder: str | Path) -> None:
         init_method=f"file://{folder}/meeting{world}",
         rank=rank,
         world_size=world,
-        timeout=datetime.timedelta(seconds=60),
+        timeout=datetime.timedelta(seconds=240),
     )
 
 

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from zoo import ATTENTION, FLASH, TORCH, fuses
 
+from covering import in_turn
 from trimol.gradients import _rules
 from trimol.gradients._graph import outputs, record
 from trimol.gradients._product import directional
@@ -531,8 +532,11 @@ def _subsets(case: Case) -> list[tuple[int, ...]]:
 MOVES = [(case, subset) for case in CASES for subset in _subsets(case)]
 
 
-@pytest.mark.parametrize("others", ["constant", "require grad"])
-@pytest.mark.parametrize(("case", "moving"), MOVES, ids=[f"{c} {m}" for c, m in MOVES])
+@pytest.mark.parametrize(
+    ("case", "moving", "others"),
+    [(*move, others) for move, others in in_turn(MOVES, ["constant", "require grad"])],
+    ids=str,
+)
 def test_rule(case: Case, moving: tuple[int, ...], others: str) -> None:
     """For each choice of inputs that move; the others have no tangent, with or without a graph."""
     inputs = [torch.randn(shape, dtype=torch.float64) for shape in case.shapes]
@@ -547,13 +551,13 @@ def test_rule(case: Case, moving: tuple[int, ...], others: str) -> None:
 
 # What torch does not compute in half precision.
 FULL = ("CdistBackward0", "PdistBackward0", "CtcLossBackward0")
+LOWER = [case for case in CASES if case.title != "float mask"]
+LOWERED = in_turn([c for c in LOWER if c.node not in FULL], [torch.bfloat16, torch.float32])
+LOWERED += [(case, torch.float32) for case in LOWER if case.node in FULL]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("case", [c for c in CASES if c.title != "float mask"], ids=str)
+@pytest.mark.parametrize(("case", "dtype"), LOWERED, ids=str)
 def test_rule_in_a_lower_precision(case: Case, dtype: torch.dtype) -> None:
-    if dtype == torch.bfloat16 and case.node in FULL:
-        pytest.skip("torch has it in full precision only")
     inputs = [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in case.shapes]
     losses = projected(case.function(*inputs))
     _check(losses, inputs, 1e-4 if dtype == torch.float32 else 0.1)

@@ -10,11 +10,13 @@ from problems import batch, flat_gradient, naive_jacobian, network
 from table import TABLE
 
 import trimol
+from covering import in_turn, one_of_each_kind
 from trimol.gradients._presence import checked_counts
 from trimol.tasks import masked_mean
 
 NAMES = ["ctr", "cvr", "time"]
 every_method = pytest.mark.parametrize("name", TABLE)
+every_kind = pytest.mark.parametrize("name", one_of_each_kind(TABLE))
 
 
 def fresh(name, **options):
@@ -78,7 +80,7 @@ def test_heads_of_an_absent_objective_get_nothing():
     assert model.heads[0].weight.grad.any()
 
 
-@every_method
+@every_kind
 def test_counts_join_the_draws_of_a_step_that_keeps(name):
     """Each draw's mean by its share of the samples; the others as in every step."""
     model, method = fresh(name, max_norm=None)
@@ -95,7 +97,7 @@ def test_counts_join_the_draws_of_a_step_that_keeps(name):
     assert method.info.absent == (("cvr",) if draws == 1 else ())
 
 
-@every_method
+@every_kind
 def test_counts_of_what_is_all_there_change_nothing_on_one_process(name):
     plain, counted = fresh(name), fresh(name)
     for model, method in (plain, counted):
@@ -107,8 +109,10 @@ def test_counts_of_what_is_all_there_change_nothing_on_one_process(name):
     assert counted[1].info.kept == 0
 
 
-@pytest.mark.parametrize("how", ["no graph", "masked mean", "head only"])
-@pytest.mark.parametrize("name", [n for n in TABLE if n != "static"])
+@pytest.mark.parametrize(
+    ("name", "how"),
+    in_turn([n for n in TABLE if n != "static"], ["no graph", "masked mean", "head only"]),
+)
 def test_a_zero_without_a_gradient_is_absent_and_said_once(name, how):
     model = network()
     method = TABLE[name].new(model.trunk.parameters(), NAMES, max_norm=None)

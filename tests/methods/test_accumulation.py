@@ -14,6 +14,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import trimol
+from covering import in_turn, one_of_each_kind
 from pair import meet, started
 from trimol.methods._registry import get
 
@@ -28,8 +29,7 @@ def whole(step, draws):
     return parts, list(zip(*cut, strict=True))
 
 
-@pytest.mark.parametrize("trunk_only", [False, True])
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(("name", "trunk_only"), in_turn(METHODS, [False, True]))
 def test_micro_batches_do_what_their_whole_does(name, trunk_only):
     one, two = network(), network()
     weighed = [net.trunk if trunk_only else net for net in (one, two)]
@@ -116,7 +116,7 @@ def test_dropout_draws_the_same_numbers_again_and_none_more():
     assert torch.equal(torch.get_rng_state(), after)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", one_of_each_kind(METHODS))
 def test_autocast_rounds_what_the_losses_compute_and_nothing_else(name):
     """These losses are sums of elements, which autocast leaves in float32."""
 

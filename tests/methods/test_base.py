@@ -12,9 +12,11 @@ from problems import batch, network
 from table import ROWS, TABLE
 
 import trimol
+from covering import in_turn, one_of_each_kind
 from trimol.testing import CHECKS
 
 every_method = pytest.mark.parametrize("name", TABLE)
+every_kind = pytest.mark.parametrize("name", one_of_each_kind(TABLE))
 
 
 def make(name, params, objectives=3, **kwargs):
@@ -71,7 +73,7 @@ def test_weights_that_are_not_finite_are_not_taken_over():
 
 
 class TestErrors:
-    @every_method
+    @every_kind
     def test_wrong_number_of_vectors(self, name):
         model = network()
         method = make(name, model.parameters())
@@ -81,21 +83,21 @@ class TestErrors:
         with pytest.raises(ValueError, match=rf"found {method.draws + 1}$"):
             method(*losses, model.losses(batch(seed=9)))
 
-    @every_method
+    @every_kind
     def test_wrong_number_of_objectives(self, name):
         model = network()
         method = make(name, model.parameters(), objectives=4)
         with pytest.raises(ValueError, match=r"losses \(draw 1\) must have 4 entries.*found 3"):
             method(*draw_losses(method, model, 0))
 
-    @every_method
+    @every_kind
     def test_losses_without_graph(self, name):
         model = network()
         method = make(name, model.parameters())
         with pytest.raises(ValueError, match=r"losses \(draw 1\) must require grad"):
             method(*[one.detach() for one in draw_losses(method, model, 0)])
 
-    @every_method
+    @every_kind
     def test_objective_that_reaches_nothing(self, name):
         model = network()
         method = make(name, model.parameters())
@@ -106,7 +108,7 @@ class TestErrors:
         with pytest.raises(ValueError, match="objective 1 reaches none of the given parameters"):
             method(*losses)
 
-    @every_method
+    @every_kind
     def test_objective_that_reaches_its_head_only(self, name):
         model = network()
         method = make(name, model.trunk.parameters())
@@ -117,7 +119,7 @@ class TestErrors:
         with pytest.raises(ValueError, match="objective 1 reaches none of the given parameters"):
             method(*losses)
 
-    @every_method
+    @every_kind
     def test_losses_of_the_wrong_kind(self, name):
         model = network()
         method = make(name, model.parameters())
@@ -129,8 +131,7 @@ class TestErrors:
         ):
             method(*[[1.0, 2.0, 3.0] for _ in good])
 
-    @every_method
-    @pytest.mark.parametrize("objectives", [0, -1, 2.5, True])
+    @pytest.mark.parametrize(("name", "objectives"), in_turn(TABLE, [0, -1, 2.5, True]))
     def test_bad_objectives(self, name, objectives):
         with pytest.raises(ValueError, match=f"objectives must be .* found {objectives}"):
             make(name, [torch.zeros(1, requires_grad=True)], objectives=objectives)

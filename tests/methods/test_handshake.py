@@ -246,7 +246,6 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(WORLD)]
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", CASES)
 def test_both_are_told_what_differs(ranks: list[dict[str, Any]], name: str) -> None:
     one, two = (rank["told"][name] for rank in ranks)

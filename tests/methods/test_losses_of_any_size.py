@@ -1,11 +1,15 @@
 """Zero, negative, tiny, huge and broken losses: weighed right, or refused in one line."""
 
 import warnings
+from itertools import product
 
 import pytest
 import torch
 from table import TABLE
 
+from covering import in_turn
+
+ODD = (0.0, 1e-30, 1e6, 1e30, float("nan"), float("inf"))
 METHODS = ("dwa", "famo", "gradnorm", "preference", "rgw", "static", "stch", "uw")
 # Their mathematics has logarithms or ratios of losses.
 RATIOS = ("dwa", "famo", "gradnorm", "uw")
@@ -19,9 +23,13 @@ def stepped(method, x, scales):
         method(losses).backward()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("odd", [0.0, 1e-30, 1e6, 1e30, float("nan"), float("inf")])
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    ("name", "odd", "dtype"),
+    [
+        (*pair, dtype)
+        for pair, dtype in in_turn(product(METHODS, ODD), [torch.float32, torch.float64])
+    ],
+)
 def test_an_odd_loss_leaves_finite_weights_that_move_again(name, odd, dtype):
     x = torch.zeros(3, dtype=dtype, requires_grad=True)
     method = TABLE[name].new([x], 3)

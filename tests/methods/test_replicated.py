@@ -2,12 +2,14 @@
 
 import copy
 from contextlib import nullcontext
+from itertools import product
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from covering import in_turn
 from trimol import methods
 from trimol.gradients import Evidence
 from trimol.methods._replicated import Jacobians, replicated
@@ -131,9 +133,10 @@ def assert_equal_to_alone(name, method, rows, **each):
         torch.testing.assert_close(directions[:, r], expected[1], rtol=0, atol=5e-11)
 
 
-@pytest.mark.parametrize("replicas", [1, 5])
-@pytest.mark.parametrize("objectives", [2, 3, 6])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "objectives", "replicas"),
+    [(*pair, replicas) for pair, replicas in in_turn(product(CASES, [2, 3, 6]), [1, 5])],
+)
 def test_every_replica_is_the_ordinary_method(case, objectives, replicas):
     name, hyperparameters = CASES[case]
     method = replicated(name, replicas=replicas, objectives=objectives, **hyperparameters)

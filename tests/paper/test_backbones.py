@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from covering import FULL
 from trimol.data._files import datasets
 from trimol.data._files.datasets import BadData, MissingData
 from trimol.paper import _backbones as backbones
@@ -278,8 +279,11 @@ def lines(root: Path, split: str) -> tuple[list[str], list[int]]:
     return [name for name, _ in found], [int(label) for _, label in found]
 
 
+PROBED = [("dslr", 0.959), ("webcam", 0.972)]
+
+
 @pytest.mark.timeout(900)  # a thousand images
-@pytest.mark.parametrize(("domain", "expected"), [("dslr", 0.959), ("webcam", 0.972)])
+@pytest.mark.parametrize(("domain", "expected"), PROBED if FULL else PROBED[:1])
 def test_a_linear_probe_tells_office_objects_apart(
     domain: str, expected: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from covering import one_of_each_kind
 from pair import assert_as_one, join
 from trimol import methods
 from trimol.data import split
@@ -16,7 +17,7 @@ from trimol.training import Run, assess, next_weights, start, train
 from trimol.training._checkpoint import restore, state
 from trimol.training.stability import stability
 
-NAMES = [name for name in methods.names() if not methods.growth(name)]
+NAMES = one_of_each_kind(name for name in methods.names() if not methods.growth(name))
 CHANCE = {"often": 0.5, "seldom": 0.04, "always": 1.0}
 
 

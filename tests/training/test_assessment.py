@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from covering import in_turn
 from trimol import measure, methods
 from trimol.tasks import Batch, Data, Task, get, masked_mean
 from trimol.training import assess, batches, evaluating, start, train
@@ -71,8 +72,7 @@ def test_numbers_are_those_of_the_whole_data() -> None:
     assert found.metrics["mean"] == pytest.approx(mean, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", methods.names())
-@pytest.mark.parametrize("steps", [0, 3])
+@pytest.mark.parametrize(("name", "steps"), in_turn(methods.names(), [3, 0]))
 def test_weights_are_those_of_the_next_step(name: str, steps: int) -> None:
     run = train(start(Noisy(), name, batch_size=16), steps=steps)
     mode = [module.training for module in run.model.eval().modules()]
