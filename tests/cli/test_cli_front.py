@@ -5,6 +5,7 @@ import signal
 import time
 from pathlib import Path
 
+import held
 import pytest
 from test_cli_process import ended, started
 
@@ -128,12 +129,15 @@ def test_bad_input_is_one_line(
 def test_ctrl_c_and_the_same_command_again_give_the_same_front(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["concave", "--points", "2", "--refine", "1", "--steps", "60", "--jobs", "1"]
+    held.write(tmp_path, "trimol.tasks.concave", "Concave")
+    held.wait(tmp_path, "broken/*/checkpoint.pt")
+    command = ["held.py", "--points", "2", "--refine", "1", "--steps", "60", "--jobs", "1"]
     first = started("-m", "trimol", "front", *command, "--out", "broken", cwd=tmp_path)
     while not list(tmp_path.glob("broken/*/checkpoint.pt")):
         assert first.poll() is None
         time.sleep(0.02)
     first.send_signal(signal.SIGINT)
+    held.go(tmp_path)
     code, out, err = ended(first)
     assert (code, out) == (130, "")
     assert "Traceback" not in err

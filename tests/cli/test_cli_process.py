@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import held
 import pytest
 
 import trimol
@@ -59,10 +60,13 @@ def test_ctrl_c_saves_and_resume_goes_on_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = ["run", "digits", "--steps", "300", "--checkpoint-every", "20", "--measure-every", "30"]
+    held.write(tmp_path, "trimol.tasks.digits", "Digits")
+    held.wait(tmp_path, "broken/checkpoint.pt")
+    run = ["run", "held.py", "--steps", "90", "--checkpoint-every", "20", "--measure-every", "30"]
     first = started("-m", "trimol", *run, "--out", "broken", cwd=tmp_path)
     wait_for(tmp_path / "broken" / "checkpoint.pt", first)
     first.send_signal(signal.SIGINT)
+    held.go(tmp_path)
     code, out, err = ended(first)
     assert (code, out) == (130, "")
     assert err.splitlines()[-1].startswith("trimol: interrupted at step ")
@@ -82,7 +86,7 @@ def test_whoever_closes_the_pipe_hears_no_more(tmp_path: Path) -> None:
     assert process.stdout is not None
     process.stdout.close()
     process.stdout = None
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=240)
     assert "Traceback" not in err
     assert process.returncode in (0, 1)
 

@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 
+import held
 import polars
 import pytest
 from test_cli_commands import refused
@@ -112,16 +113,19 @@ def test_bounds_may_be_searched() -> None:
 
 
 def test_after_ctrl_c_and_a_kill_the_same_command_goes_on(tmp_path: Path, capsys) -> None:
-    # So many that on a busy machine, too, there are some left when the signal arrives.
-    own = ["--methods", "static", "--lr", "log:1e-3..1", "--trials", "12"]
-    command = ["sweep", "bent.py", *own, "--steps", "200", "--batch-size", "20", "--jobs", "1"]
+    own = ["--methods", "static", "--lr", "log:1e-3..1", "--trials", "6"]
+    command = ["sweep", "held.py", *own, *SMALL]
+    held.write(tmp_path, "bent", "Bent")
+    finished = "cut/tuning-only/*/summary.json"
     for number, code in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
+        more = len(list(tmp_path.glob(finished))) + 1
+        held.wait(tmp_path, finished, more)
         process = started("-m", "trimol", *command, "--out", "cut", cwd=tmp_path)
-        before = len(list(tmp_path.glob("cut/tuning-only/*/summary.json")))
-        while len(list(tmp_path.glob("cut/tuning-only/*/summary.json"))) <= before:
+        while len(list(tmp_path.glob(finished))) < more:
             assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(number)
+        held.go(tmp_path)
         found, out, err = ended(process)
         assert (found, out) == (code, "")
         if code == 130:
