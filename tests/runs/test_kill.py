@@ -15,7 +15,7 @@ import pytest
 import trimol
 from trimol.runs import RunConfig, configure
 
-KILLS = 20
+KILLS = 8
 ADAM = """
 import torch
 from torch import nn
@@ -78,9 +78,9 @@ def forks() -> Iterator[Forks]:
 def configs(folder: Path) -> list[RunConfig]:
     file = folder / "adam.py"
     file.write_text(ADAM)
-    often = {"steps": 60, "measure_every": 9, "checkpoint_every": 4}
-    runs = [("digits", name, None) for name in ("modo", "moco", "smg", "pcgrad")]
-    runs += [(f"{file}:Dropped", "modo", 1e-3), (f"{file}:Dropped", "famo", 1e-3)]
+    often = {"steps": 40, "measure_every": 9, "checkpoint_every": 4}
+    runs = [("digits", name, None) for name in ("smg", "pcgrad")]
+    runs += [(f"{file}:Dropped", "modo", 1e-3), (f"{file}:Dropped", "moco", 1e-3)]
     return [configure(task, name, lr=lr, seed=1, **often) for task, name, lr in runs]
 
 
@@ -133,4 +133,4 @@ def test_killed_groups_come_out_as_unbroken_ones(forks: Forks, tmp_path: Path) -
     assert sorted(os.listdir(broken)) == ["1", "2", "3"]  # no checkpoint is left
     for name in os.listdir(broken):
         same(broken / name, tmp_path / "whole" / name)
-    assert kills >= KILLS // 6
+    assert kills >= KILLS // 4
