@@ -1,5 +1,6 @@
 """Every test starts from the same seed. Its tensors are tiny: more threads would only wait."""
 
+import gc
 import importlib.util
 import itertools
 import os
@@ -25,6 +26,18 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 # The same examples every time, and as long as a busy machine takes.
 hypothesis.settings.register_profile("seeded", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("seeded")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Thousands of tests are made, and all of them stay: there is no garbage to look for."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Nor is there later among what has been imported and made until now."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 CODE = """
 import time
 from pathlib import Path
-from {module} import {kind}
+{source}
 
 HERE = Path(__file__).parent
 
@@ -25,9 +25,9 @@ class Held({kind}):
 """
 
 
-def write(folder: Path, module: str, kind: str) -> None:
-    """``held.py``: a task that waits as `wait` says, until `go`."""
-    (folder / "held.py").write_text(CODE.format(module=module, kind=kind))
+def write(folder: Path, kind: str, source: str) -> None:
+    """``held.py``: a task that waits as `wait` says, until `go`; ``source`` has what it else is."""
+    (folder / "held.py").write_text(CODE.format(source=source, kind=kind))
 
 
 def wait(folder: Path, pattern: str, number: int = 1) -> None:

@@ -129,7 +129,7 @@ def test_bad_input_is_one_line(
 def test_ctrl_c_and_the_same_command_again_give_the_same_front(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    held.write(tmp_path, "trimol.tasks.concave", "Concave")
+    held.write(tmp_path, "Concave", "from trimol.tasks.concave import Concave")
     held.wait(tmp_path, "broken/*/checkpoint.pt")
     command = ["held.py", "--points", "2", "--refine", "1", "--steps", "60", "--jobs", "1"]
     first = started("-m", "trimol", "front", *command, "--out", "broken", cwd=tmp_path)

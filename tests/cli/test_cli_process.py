@@ -60,7 +60,7 @@ def test_ctrl_c_saves_and_resume_goes_on_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    held.write(tmp_path, "trimol.tasks.digits", "Digits")
+    held.write(tmp_path, "Digits", "from trimol.tasks.digits import Digits")
     held.wait(tmp_path, "broken/checkpoint.pt")
     run = ["run", "held.py", "--steps", "90", "--checkpoint-every", "20", "--measure-every", "30"]
     first = started("-m", "trimol", *run, "--out", "broken", cwd=tmp_path)

@@ -114,8 +114,8 @@ def test_bounds_may_be_searched() -> None:
 
 def test_after_ctrl_c_and_a_kill_the_same_command_goes_on(tmp_path: Path, capsys) -> None:
     own = ["--methods", "static", "--lr", "log:1e-3..1", "--trials", "6"]
-    command = ["sweep", "held.py", *own, *SMALL]
-    held.write(tmp_path, "bent", "Bent")
+    command = ["sweep", "held.py:Held", *own, *SMALL]
+    held.write(tmp_path, "Bent", TASK)
     finished = "cut/tuning-only/*/summary.json"
     for number, code in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
         more = len(list(tmp_path.glob(finished))) + 1

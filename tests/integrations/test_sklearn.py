@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from trimol.integrations.sklearn import FairClassifier
 
 
-@parametrize_with_checks([FairClassifier(hidden=8, steps=60, lr=0.02)])
+@parametrize_with_checks([FairClassifier(hidden=8, steps=30, lr=0.04)])
 def test_scikit_learns_own_checks(estimator, check) -> None:
     check(estimator)
 

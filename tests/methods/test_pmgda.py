@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from known_fronts import FRONTS, angle_to_the_ray, descended, on_the_ray
 
 import trimol
+from covering import in_turn
 from trimol.methods.pmgda import pmgda_weights
 from trimol.simplex import min_norm
 
@@ -66,9 +67,13 @@ def test_on_the_ray_it_is_mgda():
     torch.testing.assert_close(weights, min_norm(jacobian @ jacobian.T))
 
 
-@pytest.mark.parametrize("share", [0.2, 0.6])
-@pytest.mark.parametrize("front", FRONTS)
-@pytest.mark.parametrize("start", [(0.3, -0.5), (-0.6, -0.6)])
+@pytest.mark.parametrize(
+    ("front", "share", "start"),
+    [
+        (*case, at)
+        for case, at in in_turn(itertools.product(FRONTS, [0.2, 0.6]), [(0.3, -0.5), (-0.6, -0.6)])
+    ],
+)
 def test_it_ends_where_the_front_crosses_the_ray(front, share, start):
     """From off the front, and from a point of the front far from the ray."""
     losses, prefer = FRONTS[front], [share, 1 - share]
