@@ -9,7 +9,9 @@ runs' seeds. The thresholds of the regimes were chosen on seeds from 100 on; the
 from 0 on. With ``--look-only`` the end that a look cannot see is that of one run of static weights
 with the task's own step size; otherwise that of the tuned runs.
 
-Each finished diagnosis is a file in DIR; its runs are deleted. A stopped one goes on.
+Each finished diagnosis is a file in DIR; its runs are deleted. A stopped one goes on. With
+``--join results/verdicts.json`` the diagnoses in there, made with the same numbers of trials and
+seeds, are not made again.
 """
 
 import argparse
@@ -55,6 +57,11 @@ class Plan:
     final: int = 10
     tuning: int = 3
     jobs: int = 1
+
+    @property
+    def budget(self) -> dict[str, int | None]:
+        """The numbers of trials and seeds."""
+        return {"trials": self.trials, "seeds": self.final, "tuning_seeds": self.tuning}
 
     @property
     def kind(self) -> str:
@@ -105,6 +112,7 @@ def _tried(plan: Plan, answer: Answer, options: dict[str, Any], seed: int) -> di
     found = diagnose(
         answer.task,
         folder=folder,
+        methods=answer.methods,
         task_options=options,
         steps=answer.steps,
         batch_size=answer.batch_size,
@@ -153,14 +161,14 @@ def study(plan: Plan, names: Sequence[str], seeds: Sequence[int]) -> dict[str, A
         found = [each for each in (_kept(plan, name, seed) for seed in seeds) if each]
         if found:
             rows.append(row(name, found))
-            said += [{k: v for k, v in each.items() if k != "warnings"} for each in found]
+            said += found
     asked_for = f"--first-seed {seeds[0]} --seeds {len(seeds)} --tuning-seeds {plan.tuning}"
     return {
         "study": "verdicts",
         "rows": rows,
         "said": said,
         "seeds": [seeds[0], seeds[-1]],
-        "budget": {"trials": plan.trials, "seeds": plan.final, "tuning_seeds": plan.tuning},
+        "budget": plan.budget,
         "command": f"python benchmarks/verdicts.py --work DIR {asked_for}",
         "created": now(),
         "environment": environment(),
@@ -172,6 +180,16 @@ def _kept(plan: Plan, name: str, seed: int) -> dict[str, Any] | None:
         if each.file(name, seed).exists():
             return dict(files.read_json(each.file(name, seed)))
     return None
+
+
+def join(plan: Plan, earlier: dict[str, Any]) -> None:
+    """Put the diagnoses of earlier results where they are looked for."""
+    if earlier["budget"] != plan.budget:
+        raise SystemExit(f"--join must have the budget {plan.budget}, found {earlier['budget']}")
+    for each in earlier["said"]:
+        path = plan.file(each["task"], each["seed"])
+        if "use" in each and not path.exists():
+            files.write_json(path, each)
 
 
 def main() -> None:
@@ -186,9 +204,12 @@ def main() -> None:
     parser.add_argument("--tuning-seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path, help="write the table of all that is in --work")
+    parser.add_argument("--join", type=Path, help="earlier results that are not made again")
     args = parser.parse_args()
     files.make_folder(args.work)
     plan = Plan(args.work, args.look_only, args.trials, args.final_seeds, args.tuning_seeds)
+    if args.join:
+        join(plan, json.loads(args.join.read_text()))
     seeds = list(range(args.first_seed, args.first_seed + args.seeds))
     todo = [(name, seed) for seed in seeds for name in args.tasks]
     with ProcessPoolExecutor(args.jobs) as pool:

@@ -66,6 +66,19 @@ def along(method: str, objectives: int, rates: Sequence[float]) -> list[Candidat
     return [Candidate(lr=rate, hyperparameters=own, schedule="linear") for rate in rates]
 
 
+def beyond(best: Candidate, rates: Sequence[float]) -> Candidate | None:
+    """The best of a row of step sizes with the next one outside; None if it lies inside.
+
+    >>> beyond(Candidate(1.0), [0.1, 0.316, 1.0]), beyond(Candidate(0.316), [0.1, 0.316, 1.0])
+    (Candidate(lr=3.16, hyperparameters={}, task_options={}, schedule=None), None)
+    """
+    if best.lr == max(rates):
+        return replace(best, lr=_rounded(best.lr * FACTOR))
+    if best.lr == min(rates):
+        return replace(best, lr=_rounded(best.lr / FACTOR))
+    return None
+
+
 def moves(candidate: Candidate, factor: float) -> list[tuple[str, Candidate]]:
     """What lies next to a candidate: one number changed at a time, and which.
 

@@ -1,16 +1,17 @@
 """The trials of a trial: what is tried of every contender, and which setting is chosen.
 
-First a grid, as many settings for all (:mod:`trimol.runs._grids`). Then, for every contender alike,
-what lies around its best setting, one number changed at a time: by `REACHES`, far ones and near
-ones together, and around what is better, until nothing gains `PLATEAU`; then by the next, finer
-reaches, of those numbers that still matter at the finest of the last. Where the finer ones gained,
-all is tried again from the far ones on: noise that did not show beside weights that were a little
-off may ask for another step size or schedule. Then the best settings that lie apart are run with
-further seeds, and the best over all seeds is taken: on a few seeds alone it may have been lucky. At
-last what lies close around that one is tried (`CLOSE`) with all these seeds, down to a difference
-of a fifth of the verdict's margin: it may have been fine-tuned beside another step size or
-schedule, and by the noise of a few seeds. Methods that are 5 % behind the baseline by then, and
-more, are left as they are.
+First a grid, as many settings for all (:mod:`trimol.runs._grids`). Of each of its rows, the step
+sizes with the same hyper-parameters of a contender's own, what lies beyond an end is tried as long
+as the end is the row's best. Then, for every contender alike, what lies around its best setting,
+one number changed at a time: by `REACHES`, far ones and near ones together, and around what is
+better, until nothing gains `PLATEAU`; then by the next, finer reaches, of those numbers that still
+matter at the finest of the last. Where the finer ones gained, all is tried again from the far ones
+on: noise that did not show beside weights that were a little off may ask for another step size or
+schedule. Then the best settings that lie apart are run with further seeds, and the best over all
+seeds is taken: on a few seeds alone it may have been lucky. At last what lies close around that one
+is tried (`CLOSE`) with all these seeds, down to a difference of a fifth of the verdict's margin: it
+may have been fine-tuned beside another step size or schedule, and by the noise of a few seeds.
+Methods that are 5 % behind the baseline by then, and more, are left as they are.
 """
 
 import math
@@ -25,7 +26,7 @@ from trimol._failures import BadValue
 from trimol.methods._registry import BASELINE
 from trimol.runs import _storage as files
 from trimol.runs._candidates import Candidate, Series
-from trimol.runs._grids import along, apart, grid, moves, schedules, usual_trials
+from trimol.runs._grids import along, apart, beyond, grid, moves, schedules, usual_trials
 from trimol.runs._judging import standing
 from trimol.runs._run_folders import RunFolders, Wanted
 from trimol.runs._trial_plan import TrialPlan
@@ -46,6 +47,7 @@ REACHES = tuple(
 CLOSE = tuple(
     tuple(10 ** (1 / part) for part in parts) for parts in ((8, 64), (128, 256), (512, 1024))
 )
+EDGES = 8  # how often what lies beyond the ends of the grid's rows is tried
 ROUNDS, LAST_ROUNDS = 24, 12  # how often neighbours are tried
 BEST, APART = 6, 10**0.25  # so many settings, by this factor apart, are run with further seeds
 HELD_OUT = 5  # one sample in so many, where a task has no validation data
@@ -114,6 +116,8 @@ class Trying:
     def run(self) -> None:
         """All trials."""
         self._try_grids()
+        if self.plan.most is None:
+            self._extend()
         self._search()
         if self.plan.most is None:
             self._try_again()
@@ -205,6 +209,34 @@ class Trying:
         for own in self.attempts.values():
             for attempt in own.values():
                 self._score(attempt)
+
+    def _extend(self) -> None:
+        """Try the next step size beyond every end of the grid that is the best of its row.
+
+        What lies around the best setting alone leaves the other rows with step sizes that are too
+        small or too large for them, and on a few seeds the best may be in the wrong row by luck.
+        """
+        allowed, done = self.stops.get("edges", EDGES), 0
+        while (more := self._beyond()) and done < allowed and not self._late("edges"):
+            done += 1
+            self.stage(f"beyond the ends of the grid, {done}")
+            runs = self.plan.steps * self.plan.tuning_seeds
+            self.folders.count.total += sum(map(len, more.values())) * runs
+            self._try(more)
+        self._stop("edges", done)
+
+    def _beyond(self) -> dict[str, list[Candidate]]:
+        """What was not tried yet beyond the ends of the contenders' rows."""
+        more = {}
+        for name, series in self.series.items():
+            rows: dict[str, list[Attempt]] = {}
+            for own in self.attempts[name].values():
+                row = series.key(replace(own.candidate, lr=1.0, schedule=None))
+                rows.setdefault(row, []).append(own)
+            ends = [_end_of(row) for row in rows.values()]
+            if new := [end for end in ends if end is not None]:
+                more[name] = new
+        return more
 
     def _leave_out(self) -> None:
         """A method of which no setting came to an end is out; without a baseline all is."""
@@ -474,6 +506,12 @@ class Around:
     def finer(self, numbers: set[str]) -> None:
         """Go on with finer reaches of these numbers."""
         self.level, self.open = self.level + 1, numbers
+
+
+def _end_of(row: Sequence[Attempt]) -> Candidate | None:
+    """What lies beyond the end that is the best of a row; None if the best lies inside."""
+    best = max(row, key=lambda own: own.score)
+    return None if best.note else beyond(best.candidate, [own.candidate.lr for own in row])
 
 
 def ways_of_task(task: Task) -> Ways:
