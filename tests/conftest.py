@@ -41,11 +41,13 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Where several workers share the tests: one makes what a module's tests share.
 
     The cases of one test stay together, too: dealing them out takes longer than most of them do.
     """
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
     for item in items:
         if isinstance(item, pytest.Function) and item.get_closest_marker("xdist_group") is None:
             made = itertools.chain(*item._fixtureinfo.name2fixturedefs.values())
