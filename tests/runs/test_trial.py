@@ -85,6 +85,21 @@ def test_at_equal_time_the_dearer_method_has_fewer_steps(found):
     assert {gain.budget for gain in done.verdict.gains} == {"samples", "time"}
 
 
+def test_at_equal_time_the_cheaper_method_has_more_steps(tmp_path, monkeypatch):
+    """One that costs about the same is run once."""
+    times = {"static": 1.0, "mgda": 0.4, "upgrad": 0.97}
+    monkeypatch.setattr(finals, "step_costs", lambda made: {name: times[name] for name in made})
+    seen: list[tuple[int, int]] = []
+    plan = replace(PLAN, methods=["mgda", "upgrad"], trials=2)
+    done = trial(plan, tmp_path, jobs=1, watch=lambda *steps: seen.append(steps))
+    assert done.steps == {"static": 12, "mgda": 30, "upgrad": 12}
+    assert {run.config.steps for run in done.timed["mgda"]} == {30}
+    assert {run.config.steps for run in done.runs["mgda"]} == {12}
+    assert [*done.timed] == ["mgda"]
+    assert {g.method for g in done.verdict.gains if g.budget == "time"} == {"mgda"}
+    assert len(set(seen[-1])) == 1  # all of them were counted
+
+
 def test_what_is_chosen_is_the_best_on_validation_data(found):
     """By hand: the mean over seeds and losses, each relative to the baseline's median loss."""
     done, folder = found
