@@ -112,6 +112,13 @@ def test_remarks_say_what_a_reader_must_know():
     assert remarks(without_trial()) == ["beware"]
 
 
+def test_hypervolumes_of_unequal_numbers_of_settings_are_said_to_be():
+    assert "all settings tried" not in " ".join(remarks(CONTENT))
+    uneven = copy.deepcopy(CONTENT)
+    uneven["evidence"]["trial"]["contenders"]["modo"]["trials"] = 12
+    assert "all settings tried, 9 of static and 12 of modo" in " ".join(remarks(uneven))
+
+
 def test_right_of_zero_is_better_in_the_forest():
     bars = Diagnosed(CONTENT).bars
     assert [(b.metric, b.timed, b.mean) for b in bars] == [

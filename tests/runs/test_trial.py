@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trimol import _checks as checks
 from trimol import methods
 from trimol._failures import BadValue
 from trimol.runs import _costs as costs
@@ -19,7 +20,7 @@ from trimol.runs import _final_runs as finals
 from trimol.runs import _trial_verdict as verdicts
 from trimol.runs import _trying as trials
 from trimol.runs._candidates import Candidate
-from trimol.runs._grids import SCHEDULES, apart, grid, moves, schedules, usual_trials
+from trimol.runs._grids import SCHEDULES, apart, grid, moves, normal, schedules, usual_trials
 from trimol.runs._sentences import sentence
 from trimol.runs.store import CONFIG, StoredRun, find
 from trimol.runs.trial import Trial, TrialPlan, held_out, trial
@@ -426,6 +427,16 @@ def test_the_best_that_are_run_again_lie_apart(found):
         ]
         assert 1 < len(again) <= trials.BEST
         assert all(apart(a, b, trials.APART) for n, a in enumerate(again) for b in again[:n])
+
+
+@given(st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=12))
+def test_weights_of_a_grid_sum_to_one(given):
+    """To what methods ask for; and of two weights each is rounded by itself, as ever."""
+    made = normal(given)
+    assert checks.simplex(made, len(made)).tolist() == pytest.approx(made, abs=1e-6)
+    rounded = [float(f"{weight / sum(given):.6g}") for weight in given]
+    assert sum(one != other for one, other in zip(made, rounded, strict=True)) <= (len(made) > 2)
+    assert made == pytest.approx(rounded, rel=1e-4)
 
 
 def test_weights_whose_best_is_a_kink_are_found(tmp_path, monkeypatch):
