@@ -18,7 +18,7 @@ from trimol.runs.comparison import (
 )
 from trimol.runs.store import StoredRun
 from trimol.runs.study import Row
-from trimol.runs.verdict import Verdict, judge_runs, ways_of
+from trimol.runs.verdict import judge_runs, ways_of
 from trimol.tasks.task import Better
 
 SEEDS = 5  # enough for Student's t to be no longer the larger part of an interval
@@ -52,13 +52,8 @@ def best(compared: Comparison) -> set[tuple[str, str]]:
 
 def verdict(compared: Comparison) -> list[str]:
     """What the rule of `trimol.runs.verdict` says, as the headline of a report does."""
-    judged = _judged(compared)
-    return said(*judged) if judged else []
-
-
-def _judged(compared: Comparison) -> tuple[Verdict, Verdict] | None:
     finished = {label: runs for label, runs in compared.runs.items() if runs}
-    return judge_runs(finished) if len(finished) > 1 else None
+    return said(*judge_runs(finished)) if len(finished) > 1 else []
 
 
 def _ways(compared: Comparison) -> dict[str, Better]:
@@ -74,9 +69,9 @@ def objectives(compared: Comparison) -> tuple[str, ...]:
 
 def sentences(compared: Comparison) -> list[str]:
     """A line for every method but the first: what differs from the first by more than the noise."""
-    if (judged := _judged(compared)) and judged[0].fixed:
-        return []  # there is no noise: the verdict has them as they are
     looked = differences(compared)
+    if looked and all(difference.fixed for difference in looked):
+        return []  # there is no noise: the verdict has them as they are
     first, *others = compared.runs
     return [
         _sentence(method, first, [d for d in looked if d.method == method]) for method in others
