@@ -155,6 +155,10 @@ def test_the_page_begins_with_the_sentence(tmp_path):
     assert written.left_out == []
     assert "Stay with static weights: no &lt;i&gt;method&lt;/i&gt; is better." in page
     assert "<b>mine</b>" not in page
+    drawn = {path.name for path in (tmp_path / "figures").iterdir()}
+    own = ("differences", "reached")
+    assert drawn == {f"diagnosis-of-b-mine-b-{n}.{form}" for n in own for form in ("svg", "pdf")}
+    assert all(f'href="figures/{name}"' in page for name in drawn)
     (tmp_path / FILE).write_text(json.dumps(without_trial()))
     assert write_page(tmp_path).left_out == []
 

@@ -42,8 +42,8 @@ HOW_TO_READ = (
     "R_opt is how much all losses could still fall together (0: no further), on training data; "
     "R_pop is the same on test data, R_gen the size of the gap between the two. E_ca is the "
     "(squared) distance from the conflict-avoiding direction, that of MGDA's λ* on all training "
-    "data. A small R_opt alone makes no good model (one loss that is flat is enough for it): read "
-    "it beside the losses."
+    "data. A small R_opt alone makes no good model (one loss that is flat is enough for it), and "
+    "R_opt may rise while training leaves a flat start: read it beside the losses."
 )
 
 

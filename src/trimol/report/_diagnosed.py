@@ -296,10 +296,19 @@ def chosen(content: Mapping[str, Any]) -> Table | None:
 
 def remarks(content: Mapping[str, Any]) -> list[str]:
     """What a reader has to know beside the tables, a line each."""
+    return [*notes(content), *warned(content)]
+
+
+def warned(content: Mapping[str, Any]) -> list[str]:
+    """What the look at plain training warns of."""
+    return [str(text) for text in content["evidence"].get("look", {}).get("warnings", [])]
+
+
+def notes(content: Mapping[str, Any]) -> list[str]:
+    """How to read the tables, and how the trial went."""
     found = facts(content)
-    warned = [str(text) for text in content["evidence"].get("look", {}).get("warnings", [])]
     if found is None:
-        return warned
+        return []
     lines = [
         f"Differences from the baseline on test data; ↑ higher is better, ↓ lower is better. "
         f"{BETTER} is better and {WORSE} worse beyond noise; ± is the 95 % interval of each "
@@ -315,7 +324,7 @@ def remarks(content: Mapping[str, Any]) -> list[str]:
             f"The task has no validation data: {count(found.held_out, 'sample')} of train served "
             "as such, in all runs."
         )
-    return [*lines, *found.notes, *(f"Diverged: {text}" for text in found.failed), *warned]
+    return [*lines, *found.notes, *(f"Diverged: {text}" for text in found.failed)]
 
 
 def _uneven(contenders: Mapping[str, ContenderFacts]) -> list[str]:
