@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from trimol._failures import BadNumber, BadValue
 
@@ -178,6 +178,20 @@ def above_zero(name: str, values: "Tensor") -> "Tensor":
     return values
 
 
+def first_losses_above_zero(losses: "Tensor", why: str, called: Names) -> "Tensor":
+    """The losses of the first step, (…, M), if all are above 0; else one of them is named.
+
+    >>> import torch
+    >>> first_losses_above_zero(torch.tensor([[0.5, 1.0], [0.0, 1.0]]), "being", ("ctr", "cvr"))
+    Traceback (most recent call last):
+    trimol._failures.BadValue: the first losses must be above 0, being, found 0 for objective 'ctr'
+    """
+    above = losses > 0
+    if not above.all():
+        _refuse_loss("the first losses must be above 0", losses, ~above, why, called)
+    return losses
+
+
 def losses_at_least_zero(losses: "Tensor", why: str, called: Names) -> None:
     """Refuse a negative loss, (…, M), and name it; NaN is for others to find.
 
@@ -187,11 +201,16 @@ def losses_at_least_zero(losses: "Tensor", why: str, called: Names) -> None:
     trimol._failures.BadValue: losses must be at least 0, being sizes, found -2 for objective 'cvr'
     """
     if (losses < 0).any():
-        place = int(losses.nan_to_num().argmin())
-        raise BadValue(
-            f"losses must be at least 0, {why}, found {losses.flatten()[place].item():g} "
-            f"for objective {called[place % losses.shape[-1]]!r}"
-        )
+        _refuse_loss("losses must be at least 0", losses, losses < 0, why, called)
+
+
+def _refuse_loss(rule: str, losses: "Tensor", wrong: "Tensor", why: str, called: Names) -> NoReturn:
+    """Name the first loss, of one run or of many together, that breaks a rule."""
+    place = int(wrong.flatten().int().argmax())
+    raise BadValue(
+        f"{rule}, {why}, found {losses.flatten()[place].item():g} "
+        f"for objective {called[place % losses.shape[-1]]!r}"
+    )
 
 
 def weights(
@@ -215,7 +234,7 @@ def simplex(
     """Weights as :func:`weights`, that sum to one (to rounding, which is then removed)."""
     checked = weights(value, objectives, name)
     total = checked.sum()
-    if abs(total.item() - 1) > 1e-5:  # thirds in six digits are 1e-6 off
+    if abs(total.item() - 1) > 1e-6:
         raise BadValue(f"{name} must sum to 1, found a sum of {total.item():g}")
     return checked / total
 

@@ -88,6 +88,12 @@ def test_differences_in_words() -> None:
     assert "fit" not in second
 
 
+def test_without_chance_no_noise_is_spoken_of() -> None:
+    runs = {m: [made_up(m, seed, 1.0, 1.0) for seed in range(3)] for m in ("static", "modo")}
+    assert findings.sentences(Comparison("digits", runs, [])) == []
+    assert findings.verdict(Comparison("digits", runs, []))[0].startswith("All 3 seeds gave")
+
+
 def test_one_seed_says_nothing_about_noise() -> None:
     found = comparison(static=3.0, modo=1.0)
     single = Comparison("digits", {m: runs[:1] for m, runs in found.runs.items()}, [])

@@ -73,6 +73,8 @@ def test_a_search_is_shown_and_its_next_command_runs(capsys) -> None:
     tried = {run.config.lr for run in store.find("runs/bent-sweep/tuning-only")}
     chosen = [run.config for run in store.find("compared")]
     assert [config.method for config in chosen] == ["modo", "static"]
+    searched = {run.config.seed for run in store.find("runs/bent-sweep/tuning-only")}
+    assert not searched & {config.seed for config in chosen}
     assert {config.lr for config in chosen} <= tried
     assert len(chosen[1].hyperparameters["weights"]) == 2
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from problems import batch, clear, flat_gradient, naive_jacobian, network
 
 import trimol
+from trimol import _checks as checks
 from trimol.methods.gradnorm import gradnorm_step
 
 
@@ -177,6 +178,20 @@ def test_losses_without_a_ratio_are_refused(shift, message):
     with pytest.raises(ValueError, match=message):
         gradnorm(torch.stack([x[0] + 1, x[1] + shift]))
     assert not gradnorm.initial.any()
+
+
+def test_a_first_loss_of_zero_is_named_in_one_line_whatever_the_replicas():
+    x = torch.zeros(200, 2, requires_grad=True)
+    losses = torch.ones(200, 2).index_put((torch.tensor(150), torch.tensor(1)), torch.tensor(0.0))
+    with pytest.raises(ValueError, match="above 0") as caught:
+        checks.first_losses_above_zero(losses + 0 * x.sum(), "being compared", ("fit", "size"))
+    message = str(caught.value)
+    assert message == (
+        "the first losses must be above 0, being compared, found 0 for objective 'size'"
+    )
+    y = torch.zeros(2, requires_grad=True)
+    with pytest.raises(ValueError, match="found 0 for objective 'size'"):
+        trimol.GradNorm([y], ["fit", "size"])(torch.stack([y[0] + 1, y[1]]))
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ ENVIRONMENT = {
 
 def without_printing(patch):
     """Leave out Matplotlib, which takes longer than the rest and has tests of its own."""
-    for name in ("curves", "cosines", "triangle"):
+    for name in ("curves", "cosines", "triangle", "search", "forest", "reached"):
         patch.setattr(printed, name, lambda *_: dict.fromkeys(printed.FORMATS, b"drawn"))
 
 

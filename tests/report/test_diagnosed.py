@@ -112,6 +112,13 @@ def test_remarks_say_what_a_reader_must_know():
     assert remarks(without_trial()) == ["beware"]
 
 
+def test_hypervolumes_of_unequal_numbers_of_settings_are_said_to_be():
+    assert "all settings tried" not in " ".join(remarks(CONTENT))
+    uneven = copy.deepcopy(CONTENT)
+    uneven["evidence"]["trial"]["contenders"]["modo"]["trials"] = 12
+    assert "all settings tried, 9 of static and 12 of modo" in " ".join(remarks(uneven))
+
+
 def test_right_of_zero_is_better_in_the_forest():
     bars = Diagnosed(CONTENT).bars
     assert [(b.metric, b.timed, b.mean) for b in bars] == [
@@ -148,6 +155,10 @@ def test_the_page_begins_with_the_sentence(tmp_path):
     assert written.left_out == []
     assert "Stay with static weights: no &lt;i&gt;method&lt;/i&gt; is better." in page
     assert "<b>mine</b>" not in page
+    drawn = {path.name for path in (tmp_path / "figures").iterdir()}
+    own = ("differences", "reached")
+    assert drawn == {f"diagnosis-of-b-mine-b-{n}.{form}" for n in own for form in ("svg", "pdf")}
+    assert all(f'href="figures/{name}"' in page for name in drawn)
     (tmp_path / FILE).write_text(json.dumps(without_trial()))
     assert write_page(tmp_path).left_out == []
 

@@ -267,3 +267,14 @@ def test_strange_names_are_printed_without_a_word(tmp_path):
     alone = single(tmp_path, records(("$x_1$ costs $", "目标", "<b>&"), 100))
     style = looks(alone.labels)
     assert printed.curves(curves.losses(alone), style)["svg"]
+
+
+def test_an_axis_of_zeros_does_not_go_below_them():
+    zeros, some = (curves.Panel("t", "y", (_flat(value),)) for value in (0.0, 0.5))
+    assert zeros.limits == pytest.approx((-0.03, 1.03))
+    assert some.limits is None
+
+
+def _flat(value):
+    own = (value, value)
+    return curves.Line("a", "", False, (0, 1), (0.0, 8.0), own, own, own, (2, 2))

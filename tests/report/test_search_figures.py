@@ -160,3 +160,14 @@ def test_tables_of_another_kind_are_left_out_in_one_line(tmp_path) -> None:
     save(Study("s", "T", [row("a", "x", [1.0])], tables={"trials": other, "axes": other}), tmp_path)
     with pytest.warns(RuntimeWarning, match="trials must have best, front"):
         write(tmp_path)
+
+
+def test_figures_are_written_for_papers(tmp_path):
+    """Contours, categories and importances among them, as SVG and PDF that the page links to."""
+    save(study(), tmp_path)
+    page = write(tmp_path).read_text(encoding="utf-8")
+    for name in figures(study()):
+        for form in ("svg", "pdf"):
+            file = tmp_path / "figures" / f"sweep-t-{name}.{form}"
+            assert file.stat().st_size > 1000
+            assert f'href="figures/{file.name}"' in page

@@ -308,3 +308,10 @@ def test_what_is_said_of_a_method_that_is_not_compared_is_refused(what, tmp_path
     said = rf"{what} must name compared methods \(static, modo\), found 'mgda'"
     with pytest.raises(ValueError, match=said):
         compare("digits", ["static", "modo"], folder=tmp_path, seeds=1, steps=1, **given)
+
+
+def test_seeds_may_begin_elsewhere(tmp_path):
+    both = compare("digits", ["static"], folder=tmp_path, seeds=2, steps=1, first_seed=3)
+    assert [run.config.seed for run in both.runs["static"]] == [3, 4]
+    with pytest.raises(ValueError, match="first_seed must be a whole number of at least 0"):
+        compare("digits", ["static"], folder=tmp_path, seeds=1, steps=1, first_seed=-1)

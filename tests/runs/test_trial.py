@@ -13,6 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trimol import _checks as checks
 from trimol import methods
 from trimol._failures import BadValue
 from trimol.runs import _costs as costs
@@ -20,7 +21,7 @@ from trimol.runs import _final_runs as finals
 from trimol.runs import _trial_verdict as verdicts
 from trimol.runs import _trying as trials
 from trimol.runs._candidates import Candidate
-from trimol.runs._grids import SCHEDULES, apart, grid, moves, schedules, usual_trials
+from trimol.runs._grids import SCHEDULES, apart, grid, moves, normal, schedules, usual_trials
 from trimol.runs._sentences import sentence
 from trimol.runs.store import CONFIG, StoredRun, find
 from trimol.runs.trial import Trial, TrialPlan, held_out, trial
@@ -84,6 +85,21 @@ def test_at_equal_time_the_dearer_method_has_fewer_steps(found):
     assert {run.config.steps for run in done.runs["mgda"]} == {12}
     assert "static" not in done.timed
     assert {gain.budget for gain in done.verdict.gains} == {"samples", "time"}
+
+
+def test_at_equal_time_the_cheaper_method_has_more_steps(tmp_path, monkeypatch):
+    """One that costs about the same is run once."""
+    times = {"static": 1.0, "mgda": 0.4, "upgrad": 0.97}
+    monkeypatch.setattr(finals, "step_costs", lambda made: {name: times[name] for name in made})
+    seen: list[tuple[int, int]] = []
+    plan = replace(PLAN, methods=["mgda", "upgrad"], trials=2)
+    done = trial(plan, tmp_path, jobs=1, watch=lambda *steps: seen.append(steps))
+    assert done.steps == {"static": 12, "mgda": 30, "upgrad": 12}
+    assert {run.config.steps for run in done.timed["mgda"]} == {30}
+    assert {run.config.steps for run in done.runs["mgda"]} == {12}
+    assert [*done.timed] == ["mgda"]
+    assert {g.method for g in done.verdict.gains if g.budget == "time"} == {"mgda"}
+    assert len(set(seen[-1])) == 1  # all of them were counted
 
 
 def test_what_is_chosen_is_the_best_on_validation_data(found):
@@ -425,6 +441,16 @@ def test_step_sizes_go_on_beyond_the_grid_for_all_weights(tmp_path, monkeypatch)
     for row in rows:
         best = row.sort("score")["lr"][-1]
         assert row["lr"].min() < best < row["lr"].max()
+
+
+@given(st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=12))
+def test_weights_of_a_grid_sum_to_one(given):
+    """To what methods ask for; and of two weights each is rounded by itself, as ever."""
+    made = normal(given)
+    assert checks.simplex(made, len(made)).tolist() == pytest.approx(made, abs=1e-6)
+    rounded = [float(f"{weight / sum(given):.6g}") for weight in given]
+    assert sum(one != other for one, other in zip(made, rounded, strict=True)) <= (len(made) > 2)
+    assert made == pytest.approx(rounded, rel=1e-4)
 
 
 def test_weights_whose_best_is_a_kink_are_found(tmp_path, monkeypatch):

@@ -256,3 +256,24 @@ def test_no_share_of_a_baseline_of_zero_is_told():
     both = Paired([0.0] * 4, [0.0, 0.0, 0.1, 0.0])
     told = reason([Pair("a", "accuracy", both)])
     assert told.startswith("a is not better beyond noise, though 4 seeds cannot exclude a gain on")
+
+
+def test_runs_without_chance_are_not_said_to_exclude_nothing():
+    """All seeds alike: the differences are told as they are."""
+    pairs = [
+        Pair("a", "loss", Paired([2.0] * 3, [1.5] * 3)),
+        Pair("a", "accuracy", Paired([0.5] * 3, [0.75] * 3)),
+        Pair("b", "loss", Paired([2.0] * 3, [2.0] * 3)),
+    ]
+    found = judge(pairs, WAYS, baseline="static")
+    (told,) = compared(found, judge(pairs[:1], WAYS, baseline="static"))
+    assert told == (
+        "All 3 seeds gave the same numbers: chance plays no part here, there is no noise to judge "
+        "by, and more seeds would add nothing. Beside static: a loss −0.500, accuracy +0.250; b "
+        "loss +0.000."
+    )
+    assert "all 3 seeds gave the same numbers" in reason(pairs)
+    moved = [*pairs[:2], Pair("b", "loss", Paired([2.0] * 3, [2.0, 2.1, 1.9]))]
+    assert "same numbers" not in reason(moved)
+    alone = judge([Pair("a", "loss", Paired([2.0], [1.0]))], WAYS, baseline="static")
+    assert not alone.gains[0].fixed

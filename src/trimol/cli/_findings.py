@@ -70,6 +70,8 @@ def objectives(compared: Comparison) -> tuple[str, ...]:
 def sentences(compared: Comparison) -> list[str]:
     """A line for every method but the first: what differs from the first by more than the noise."""
     looked = differences(compared)
+    if looked and all(difference.fixed for difference in looked):
+        return []  # there is no noise: the verdict has them as they are
     first, *others = compared.runs
     return [
         _sentence(method, first, [d for d in looked if d.method == method]) for method in others

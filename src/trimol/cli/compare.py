@@ -42,8 +42,8 @@ HOW_TO_READ = (
     "R_opt is how much all losses could still fall together (0: no further), on training data; "
     "R_pop is the same on test data, R_gen the size of the gap between the two. E_ca is the "
     "(squared) distance from the conflict-avoiding direction, that of MGDA's λ* on all training "
-    "data. A small R_opt alone makes no good model (one loss that is flat is enough for it): read "
-    "it beside the losses."
+    "data. A small R_opt alone makes no good model (one loss that is flat is enough for it), and "
+    "R_opt may rise while training leaves a flat start: read it beside the losses."
 )
 
 
@@ -65,6 +65,8 @@ class Options:
     METHOD:NAME=VALUE, as in stch:mu=0.1,stch:mu=1 or preference:bounds.MSE=0.01,static:lr=1."""
     seeds: Annotated[int, typed(count, "N")] = 5
     """Runs of each method."""
+    first_seed: Annotated[int, typed(whole, "N")] = 0
+    """The seeds are those from here on."""
     lr: Annotated[Maybe[float], typed(positive, "ALPHA", unset="per-task")] = None
     """Step size of every method that is not given its own; by default what the task has."""
     schedule: Annotated[Maybe[str], typed(schedule_name, "NAME", unset="constant")] = None
@@ -151,6 +153,7 @@ def _compared(
             folder=out,
             seeds=options.seeds,
             steps=steps,
+            first_seed=options.first_seed,
             batch_size=setup.batch_size(options, task_options),
             task_options=task_options,
             lr=options.lr,

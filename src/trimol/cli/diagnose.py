@@ -49,7 +49,7 @@ class Options:
     """Steps of each run."""
     epochs: Annotated[Maybe[int], typed(count, "N", unset="none")] = None
     """Passes through the data (of several sets, the longest), in place of steps."""
-    batch_size: Annotated[int, typed(count, "N")] = 64
+    batch_size: Annotated[Maybe[int], typed(count, "N", unset="per-task")] = None
     """Samples a step, the same for all."""
     trials: Annotated[Maybe[int], typed(count, "N", unset="per-task")] = None
     """Settings tried of static weighting and of each method; by default 9 for each objective and 9
@@ -123,7 +123,7 @@ def _diagnosed(options: Options, given: Mapping[str, Any], steps: int) -> "tuple
             methods=options.methods,
             task_options=given,
             steps=steps,
-            batch_size=options.batch_size,
+            batch_size=setup.batch_size(options, given),
             trials=options.trials,
             seeds=options.seeds,
             tuning_seeds=options.tuning_seeds,

@@ -76,7 +76,7 @@ class Options:
     """Steps of each run."""
     epochs: Annotated[Maybe[int], typed(count, "N", unset="none")] = None
     """Passes through the data (of several sets, the longest), in place of steps."""
-    batch_size: Annotated[int, typed(count, "N")] = 64
+    batch_size: Annotated[Maybe[int], typed(count, "N", unset="per-task")] = None
     """Samples a step, the same for every method."""
     set: Annotated[UseAppendAction[Texts], arg(metavar="METHOD.NAME=VALUE")] = ()
     """A step size, schedule or hyper-parameter, e.g. --set stch.mu=0.01; by default the task's."""
@@ -174,7 +174,7 @@ def _made(
             points=options.points,
             refine=options.refine,
             seeds=options.seeds,
-            batch_size=options.batch_size,
+            batch_size=setup.batch_size(options, given),
             task_options=given,
             lr=options.lr,
             schedule=options.schedule,

@@ -89,7 +89,7 @@ class Options:
     """Steps of each run."""
     epochs: Annotated[Maybe[int], typed(count, "N", unset="none")] = None
     """Passes through the data (of several sets, the longest), in place of steps."""
-    batch_size: Annotated[int, typed(count, "N")] = 64
+    batch_size: Annotated[Maybe[int], typed(count, "N", unset="per-task")] = None
     """Samples a step, the same for every method."""
     option: Annotated[UseAppendAction[Texts], arg(metavar="NAME=VALUE")] = ()
     """An option of the task, e.g. --option validation=287."""
@@ -137,7 +137,7 @@ def _plan(options: Options, settings: Any, given: dict[str, Any], steps: int) ->
             prune=options.prune,
             seeds=options.seeds,
             seed=options.seed,
-            batch_size=options.batch_size,
+            batch_size=setup.batch_size(options, given),
             options=given,
             optimizer=options.optimizer,
         )

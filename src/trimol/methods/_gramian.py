@@ -89,6 +89,31 @@ class RoundedMethod(GramianMethod):
         return self.solve_moving(gramian, momentum, evidence.rounding).to(self.weights)
 
 
+class PreferenceOptions(GramianOptions, total=False):
+    """The keywords of those with a preference."""
+
+    preference: Tensor | Sequence[float] | None
+
+
+class PreferenceMethod(RoundedMethod):
+    """Such a method that weighs the losses by a preference, at least 0; 1/M each by default."""
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        objectives: Objectives,
+        *,
+        preference: Tensor | Sequence[float] | None = None,
+        **options: Unpack[GramianOptions],
+    ) -> None:
+        super().__init__(params, objectives, **options)
+        self.preference = checks.weights(preference, objectives, "preference")
+
+    def solve_each(self, rule: Callable[..., Tensor], gramian: Tensor, *others: Any) -> Tensor:
+        """What a rule makes of every Gramian with the preference."""
+        return each(rule, [gramian, self.preference.expand(gramian.shape[:-1])], *others)
+
+
 def of_steps(gramian: Tensor, momentum: Momentum | None) -> Tensor:
     """The Gramian of the M steps that the optimizer would take with one gradient each.
 

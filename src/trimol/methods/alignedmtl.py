@@ -1,17 +1,16 @@
 """Aligned-MTL: gradients made orthogonal and equally long before they are added."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import ClassVar, Literal, Unpack, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trimol import _checks as checks
 from trimol._failures import BadValue
 from trimol.maths._numerics import Array, equilibrate, factor, noise_of, regularised
 from trimol.maths._validation import checked_gramian
-from trimol.methods._gramian import GramianOptions, RoundedMethod, each
+from trimol.methods._gramian import PreferenceMethod, PreferenceOptions
 from trimol.methods.base import Objectives
 
 ScaleMode = Literal["min", "median", "rmse"]
@@ -53,7 +52,7 @@ def _scale(squared: Array, mode: ScaleMode) -> float:
     return float(found[mode])
 
 
-class AlignedMTL(RoundedMethod):
+class AlignedMTL(PreferenceMethod):
     r"""Independent component alignment: the gradients' matrix with condition number one.
 
     .. math::
@@ -93,17 +92,14 @@ class AlignedMTL(RoundedMethod):
         params: Iterable[Tensor],
         objectives: Objectives,
         *,
-        preference: Tensor | Sequence[float] | None = None,
         scale_mode: ScaleMode = "min",
-        **options: Unpack[GramianOptions],
+        **options: Unpack[PreferenceOptions],
     ) -> None:
         super().__init__(params, objectives, **options)
         if scale_mode not in get_args(ScaleMode):
             raise BadValue(f"scale_mode must be min, median or rmse, found {scale_mode!r}")
-        self.preference = checks.weights(preference, objectives, "preference")
         self.scale_mode: ScaleMode = scale_mode
 
     def solve_rounded(self, gramian: Tensor, rounding: float) -> Tensor:
         """σ V Σ⁻¹ Vᵀ w."""
-        preference = self.preference.expand(gramian.shape[:-1])
-        return each(alignedmtl_weights, [gramian, preference], self.scale_mode, rounding)
+        return self.solve_each(alignedmtl_weights, gramian, self.scale_mode, rounding)

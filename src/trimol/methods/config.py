@@ -1,17 +1,14 @@
 """ConFIG: the direction that makes the same angle with every gradient."""
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar, Unpack
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from trimol import _checks as checks
 from trimol.maths._numerics import EPS, equilibrate, factor, noise_of, regularised
 from trimol.maths._validation import checked_gramian
-from trimol.methods._gramian import GramianOptions, RoundedMethod, each
-from trimol.methods.base import Objectives
+from trimol.methods._gramian import PreferenceMethod
 
 
 def config_weights(gramian: Tensor, preference: Tensor, rounding: float = 0.0) -> Tensor:
@@ -44,7 +41,7 @@ def config_weights(gramian: Tensor, preference: Tensor, rounding: float = 0.0) -
     return torch.from_numpy(weights)
 
 
-class ConFIG(RoundedMethod):
+class ConFIG(PreferenceMethod):
     r"""Conflict-free inverse gradients: every loss falls, all at the same angle to the step.
 
     .. math::
@@ -79,18 +76,6 @@ class ConFIG(RoundedMethod):
     )
     reference: ClassVar[str] = "liu2025config"
 
-    def __init__(
-        self,
-        params: Iterable[Tensor],
-        objectives: Objectives,
-        *,
-        preference: Tensor | Sequence[float] | None = None,
-        **options: Unpack[GramianOptions],
-    ) -> None:
-        super().__init__(params, objectives, **options)
-        self.preference = checks.weights(preference, objectives, "preference")
-
     def solve_rounded(self, gramian: Tensor, rounding: float) -> Tensor:
         """The weights of (Σ gᵢᵀu) u."""
-        preference = self.preference.expand(gramian.shape[:-1])
-        return each(config_weights, [gramian, preference], rounding)
+        return self.solve_each(config_weights, gramian, rounding)

@@ -1,18 +1,15 @@
 """DualProj: the mean gradient, projected to where it conflicts with none."""
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar, Unpack
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from trimol import _checks as checks
 from trimol.gradients._stepping import Momentum
 from trimol.maths import cone
 from trimol.maths._numerics import without_conflict
 from trimol.maths._validation import checked_gramian
-from trimol.methods._gramian import GramianOptions, RoundedMethod, each
-from trimol.methods.base import Objectives
+from trimol.methods._gramian import PreferenceMethod
 
 
 def dualproj_weights(gramian: Tensor, preference: Tensor, rounding: float = 0.0) -> Tensor:
@@ -33,7 +30,7 @@ def dualproj_step_weights(gramian: Tensor, preference: Tensor, pull: Tensor) -> 
     return torch.from_numpy(u + cone.push(G, -(G @ u + pull.cpu().numpy())))
 
 
-class DualProj(RoundedMethod):
+class DualProj(PreferenceMethod):
     r"""Dual projection: the nearest direction to the mean gradient along which no loss rises.
 
     .. math::
@@ -66,21 +63,9 @@ class DualProj(RoundedMethod):
     summary: ClassVar[str] = "The mean gradient, projected to where it conflicts with none."
     reference: ClassVar[str] = "lopezpaz2017gradient"
 
-    def __init__(
-        self,
-        params: Iterable[Tensor],
-        objectives: Objectives,
-        *,
-        preference: Tensor | Sequence[float] | None = None,
-        **options: Unpack[GramianOptions],
-    ) -> None:
-        super().__init__(params, objectives, **options)
-        self.preference = checks.weights(preference, objectives, "preference")
-
     def solve_rounded(self, gramian: Tensor, rounding: float) -> Tensor:
         """u + v."""
-        preference = self.preference.expand(gramian.shape[:-1])
-        return each(dualproj_weights, [gramian, preference], rounding)
+        return self.solve_each(dualproj_weights, gramian, rounding)
 
     def solve_moving(self, gramian: Tensor, momentum: Momentum, rounding: float) -> Tensor:
         """The same of the optimizer's step, with its momentum."""

@@ -116,9 +116,11 @@ class GradNorm(Method):
         gramian = evidence.gramian(of=self.layer).to(self.weights)
         norms = gramian.diagonal(dim1=-2, dim2=-1).clamp_min(0).sqrt()
         losses = evidence.values().to(self.weights)
-        checks.losses_at_least_zero(losses, "since GradNorm compares their ratios", self.names)
+        why = "since GradNorm compares their ratios"
+        checks.losses_at_least_zero(losses, why, self.names)
         known = self.initial.any(-1, keepdim=True)
-        initial = checks.above_zero("the first losses", torch.where(known, self.initial, losses))
+        first = torch.where(known, self.initial, losses)
+        initial = checks.first_losses_above_zero(first, why, self.names)
         moved = gradnorm_step(self.weights, norms, losses / initial, self.alpha, self.lr)
         return {"weights": moved, "initial": initial}
 

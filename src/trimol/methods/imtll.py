@@ -1,14 +1,12 @@
 """IMTL-L: losses that are learned to weigh alike."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, Unpack
+from collections.abc import Mapping
+from typing import ClassVar
 
 from torch import Tensor
 
-from trimol import _checks as checks
-from trimol.gradients import Evidence
-from trimol.methods.base import Method, Needs, Objectives, Range, StepOptions
-from trimol.methods.uw import uw_step
+from trimol.methods.base import Range
+from trimol.methods.uw import UW, uw_step
 
 
 def imtll_step(weights: Tensor, losses: Tensor, lr: float | Tensor) -> Tensor:
@@ -19,7 +17,7 @@ def imtll_step(weights: Tensor, losses: Tensor, lr: float | Tensor) -> Tensor:
     return 2 * uw_step(weights / 2, losses, 2 * lr)
 
 
-class IMTLL(Method):
+class IMTLL(UW):
     r"""Impartial multi-task learning, its loss balance: scales that make all losses alike.
 
     .. math::
@@ -53,35 +51,13 @@ class IMTLL(Method):
         Multi-task Learning*, ICLR 2021.
     """
 
-    needs: ClassVar[Needs] = "losses"
     summary: ClassVar[str] = (
         "Each loss times a learned scale that makes all of them alike: UW but for a factor of two."
     )
     reference: ClassVar[str] = "liu2021towards"
-    shown: ClassVar[tuple[str, ...]] = ("lr",)
+    start: ClassVar[float] = 1.0
     search: ClassVar[Mapping[str, Range]] = {"lr": (1e-3, 0.1)}
 
-    def __init__(
-        self,
-        params: Iterable[Tensor],
-        objectives: Objectives,
-        *,
-        lr: float = 0.01,
-        weights: Tensor | Sequence[float] | None = None,
-        **options: Unpack[StepOptions],
-    ) -> None:
-        start = [1.0] * checks.number(objectives) if weights is None else weights
-        super().__init__(params, objectives, weights=start, **options)
-        self.lr = checks.nonnegative("lr", lr)
-        checks.above_zero("weights", self.weights)
-
-    def weigh(self, evidence: Evidence) -> Tensor:
+    def moved(self, losses: Tensor) -> Tensor:
         """exp(s) after the gradient step on s."""
-        losses = evidence.values().to(self.weights)
-        why = "since IMTLL learns the logarithm of their size"
-        checks.losses_at_least_zero(losses, why, self.names)
         return imtll_step(self.weights, losses, self.lr)
-
-    def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
-        """One gradient step on (x, s): x moves with the old s."""
-        return evidence.scalar(before)

@@ -72,6 +72,7 @@ class UW(Method):
     )
     reference: ClassVar[str] = "kendall2018multi"
     shown: ClassVar[tuple[str, ...]] = ("lr",)
+    start: ClassVar[float] = 0.5  # of every weight
 
     def __init__(
         self,
@@ -82,16 +83,20 @@ class UW(Method):
         weights: Tensor | Sequence[float] | None = None,
         **options: Unpack[StepOptions],
     ) -> None:
-        start = [0.5] * checks.number(objectives) if weights is None else weights
+        start = [self.start] * checks.number(objectives) if weights is None else weights
         super().__init__(params, objectives, weights=start, **options)
         self.lr = checks.nonnegative("lr", lr)
         checks.above_zero("weights", self.weights)
 
     def weigh(self, evidence: Evidence) -> Tensor:
-        """½ exp(−s) after the gradient step on s."""
+        """The weights after the gradient step on s."""
         losses = evidence.values().to(self.weights)
-        why = "since UW learns the logarithm of their size"
+        why = f"since {type(self).__name__} learns the logarithm of their size"
         checks.losses_at_least_zero(losses, why, self.names)
+        return self.moved(losses)
+
+    def moved(self, losses: Tensor) -> Tensor:
+        """½ exp(−s) after the gradient step on s."""
         return uw_step(self.weights, losses, self.lr)
 
     def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:

@@ -50,11 +50,18 @@ class Panel:
         return bool(finite) and min(finite) >= 0 and max(finite) > 0
 
     @property
+    def all_zero(self) -> bool:
+        """Whether there is nothing but zeros: an axis around them would go below."""
+        ends = [value for line in self.lines for value in (*line.mean, *line.low, *line.high)]
+        return {value for value in ends if math.isfinite(value)} == {0.0}
+
+    @property
     def limits(self) -> tuple[float, float] | None:
         """The y axis' natural ends, with a little room."""
-        if self.fixed is None:
+        ends = self.fixed or ((0.0, 1.0) if self.all_zero else None)
+        if ends is None:
             return None
-        low, high = self.fixed
+        low, high = ends
         return low - 0.03 * (high - low), high + 0.03 * (high - low)
 
     @property
@@ -165,7 +172,8 @@ def errors(comparison: Comparison) -> Curves | None:
     caption = (
         "How far training is from Pareto stationarity on the training data (R_opt) and on test "
         "data (R_pop), their difference, and the (squared) distance of the direction that λ gives "
-        "from the conflict-avoiding one, which λ* gives (E_ca). Smaller is better."
+        "from the conflict-avoiding one, which λ* gives (E_ca). Smaller is better; R_opt may rise "
+        "while training leaves a flat start for steeper slopes."
     )
     if bound:
         caption += " Dashed beside |R_gen|: its bound ‖∇F_test − ∇F_S‖."

@@ -296,10 +296,19 @@ def chosen(content: Mapping[str, Any]) -> Table | None:
 
 def remarks(content: Mapping[str, Any]) -> list[str]:
     """What a reader has to know beside the tables, a line each."""
+    return [*notes(content), *warned(content)]
+
+
+def warned(content: Mapping[str, Any]) -> list[str]:
+    """What the look at plain training warns of."""
+    return [str(text) for text in content["evidence"].get("look", {}).get("warnings", [])]
+
+
+def notes(content: Mapping[str, Any]) -> list[str]:
+    """How to read the tables, and how the trial went."""
     found = facts(content)
-    warned = [str(text) for text in content["evidence"].get("look", {}).get("warnings", [])]
     if found is None:
-        return warned
+        return []
     lines = [
         f"Differences from the baseline on test data; ↑ higher is better, ↓ lower is better. "
         f"{BETTER} is better and {WORSE} worse beyond noise; ± is the 95 % interval of each "
@@ -309,12 +318,24 @@ def remarks(content: Mapping[str, Any]) -> list[str]:
     if found.hypervolume:
         corner = listed([f"{name} {number(value)}" for name, value in found.reference.items()])
         lines.append(f"The hypervolume counts from the reference point {corner}, the medians.")
+        lines += _uneven(found.contenders)
     if found.held_out:
         lines.append(
             f"The task has no validation data: {count(found.held_out, 'sample')} of train served "
             "as such, in all runs."
         )
-    return [*lines, *found.notes, *(f"Diverged: {text}" for text in found.failed), *warned]
+    return [*lines, *found.notes, *(f"Diverged: {text}" for text in found.failed)]
+
+
+def _uneven(contenders: Mapping[str, ContenderFacts]) -> list[str]:
+    """That hypervolumes are of unequal numbers of settings, where they are."""
+    if len({own.trials for own in contenders.values()}) == 1:
+        return []
+    numbers = listed([f"{own.trials} of {name}" for name, own in contenders.items()])
+    return [
+        f"It is that of all settings tried, {numbers}: more of them can only reach more, and the "
+        "search around the best goes on as long as it gains."
+    ]
 
 
 def _difference(gain: GainFacts | None) -> str:

@@ -24,7 +24,7 @@ from trimol.report import _search_figures as search
 from trimol.report import _search_plots as search_plots
 from trimol.report import _summary as summary
 from trimol.report._curves import Cosines, Curves
-from trimol.report._diagnosed import Diagnosed, chosen, gains, remarks
+from trimol.report._diagnosed import Diagnosed, chosen, gains, notes, warned
 from trimol.report._front import FrontFigure
 from trimol.report._numbers import count, number
 from trimol.report._reading import read
@@ -144,9 +144,12 @@ def write_page(folder: Path) -> Written:
     views = [_comparison(comparison, style, folder) for comparison in compared]
     names = slugs([study.name for study in studies])
     told = [_study(s, slug, folder, left_out) for s, slug in zip(studies, names, strict=True)]
-    page = _rendered(
-        folder, views, told, left_out, [_diagnosis(found, style) for found in diagnoses]
-    )
+    titles = slugs([f"diagnosis of {found.task}" for found in diagnoses])
+    judged = [
+        _diagnosis(found, slug, style, folder)
+        for found, slug in zip(diagnoses, titles, strict=True)
+    ]
+    page = _rendered(folder, views, told, left_out, judged)
     files.write(folder / PAGE, page.encode("utf-8", "replace"))
     unfinished = [line for comparison in compared for line in summary.unfinished(comparison)]
     return Written(folder / PAGE, unfinished, left_out)
@@ -280,7 +283,7 @@ def _study(study: Study, slug: str, folder: Path, left_out: list[str]) -> View:
         "study": study,
         "absent": [],
         **_front(study, slug, folder),
-        **_search(study, left_out),
+        **_search(study, slug, folder, left_out),
         "pictures": pictures(study, left_out),
         "rows": summary.measured_and_paper(study),
         "long": len(study.rows) > LONG_TABLE or fronts.is_front(study),
@@ -289,7 +292,7 @@ def _study(study: Study, slug: str, folder: Path, left_out: list[str]) -> View:
     }
 
 
-def _search(study: Study, left_out: list[str]) -> View:
+def _search(study: Study, slug: str, folder: Path, left_out: list[str]) -> View:
     """The figures of a search, and which are missing; nothing of any other study."""
     try:
         figures, missing = search.figures(study)
@@ -300,15 +303,17 @@ def _search(study: Study, left_out: list[str]) -> View:
         return {}
     style = looks(search.methods(study))
     return {
-        "figures": [_search_figure(figure, style) for figure in figures],
+        "figures": [_search_figure(figure, slug, style, folder) for figure in figures],
         "legend": [(label, look, GLYPHS[look.symbol]) for label, look in style.items()],
         "absent": missing,
     }
 
 
-def _search_figure(figure: search.SearchFigure, style: Mapping[str, Look]) -> View:
+def _search_figure(
+    figure: search.SearchFigure, slug: str, style: Mapping[str, Look], folder: Path
+) -> View:
     plots = search_plots.search(figure, style)
-    nothing = dict.fromkeys(("links", "scales", "progress", "steps"), ())
+    nothing = dict.fromkeys(("scales", "progress", "steps"), ())
     return {
         "info": figure,
         "panels": [
@@ -316,29 +321,33 @@ def _search_figure(figure: search.SearchFigure, style: Mapping[str, Look]) -> Vi
             for panel, plot in zip(figure.panels, plots, strict=True)
         ],
         "kinds": figure.kinds,
+        "links": _save(printed.search(figure, style), f"{slug}-{figure.name}", folder),
         "table": None,
         **nothing,
     }
 
 
-def _diagnosis(found: Diagnosed, style: Mapping[str, Look]) -> View:
+def _diagnosis(found: Diagnosed, slug: str, style: Mapping[str, Look], folder: Path) -> View:
     """A diagnosis: its sentence, its tables and its figures."""
-    bars, high = found.bars, {"height": diagnosis_plots.height(found.bars)}
-    forest = [_plotted(diagnosis_plots.forest(bars, style)) | high] if bars else []
-    reached = [_plotted(diagnosis_plots.reached(figure, style)) for figure in found.reached]
+    figures = []
+    if bars := found.bars:
+        high = {"height": diagnosis_plots.height(bars)}
+        panels = [_plotted(diagnosis_plots.forest(bars, style)) | high]
+        links = _save(printed.forest(bars, style), f"{slug}-differences", folder)
+        figures.append({"title": FOREST, "caption": FOREST_NOTE, "panels": panels, "links": links})
+    if found.reached:
+        panels = [_plotted(diagnosis_plots.reached(own, style)) for own in found.reached]
+        links = _save(printed.reached(found.reached, style), f"{slug}-reached", folder)
+        figures.append(
+            {"title": REACHED, "caption": REACHED_NOTE, "panels": panels, "links": links}
+        )
     return {
         "found": found,
         "gains": gains(found.content),
         "chosen": chosen(found.content),
-        "remarks": remarks(found.content),
-        "figures": [
-            {"title": title, "caption": caption, "panels": panels}
-            for title, caption, panels in (
-                (FOREST, FOREST_NOTE, forest),
-                (REACHED, REACHED_NOTE, reached),
-            )
-            if panels
-        ],
+        "warnings": warned(found.content),
+        "notes": notes(found.content),
+        "figures": figures,
     }
 
 

@@ -9,8 +9,10 @@ from itertools import combinations
 from typing import Any
 
 from trimol.report._curves import Cosines, Curves, Line, Panel
+from trimol.report._diagnosed import Bar, Reached
 from trimol.report._front import FrontFigure
 from trimol.report._numbers import shortened
+from trimol.report._search_figures import Axis, Bars, Plot, SearchFigure
 from trimol.report._style import DIVERGING, GRID, Look, needed
 from trimol.report._triangle import AXES, Triangle
 
@@ -135,6 +137,102 @@ def _parallel(ax: Any, figure: FrontFigure, looks: Mapping[str, Look]) -> None:
     names = [_text(shortened(name)) for name in figure.axes]
     ax.set_xticks(range(len(names)), names)
     ax.set_yticks([0, 1], ["least", "largest"])
+
+
+def search(figure: SearchFigure, looks: Mapping[str, Look]) -> dict[str, bytes]:
+    """The panels of a search's figure, by format; of alternatives the first."""
+    labels = [label for panel in figure.panels for label in _methods_of(panel)]
+    with _drawing():
+        canvas, axes = _panels(len(figure.panels), below=_rows(labels, len(figure.panels)))
+        for ax, panel in zip(axes, figure.panels, strict=True):
+            ax.set_title(_title(panel.title))
+            if isinstance(panel, Bars):
+                _importance(ax, panel, looks[panel.label])
+            else:
+                _trials(ax, panel, figure, looks)
+        _legend(canvas, labels, looks)
+        return _files(canvas)
+
+
+def _methods_of(panel: Plot | Bars) -> list[str]:
+    return [panel.label] if isinstance(panel, Bars) else [dots.label for dots in panel.dots]
+
+
+def _importance(ax: Any, panel: Bars, look: Look) -> None:
+    names = [_text(shortened(name)) for name in panel.names]
+    ax.barh(range(len(names)), panel.shares, color=look.colour, alpha=0.8)
+    ax.set_yticks(range(len(names)), names, fontsize=6)
+    ax.set(xlim=(0, 1.1), xlabel="share of the variance")
+    ax.invert_yaxis()
+
+
+def _trials(ax: Any, panel: Plot, figure: SearchFigure, looks: Mapping[str, Look]) -> None:
+    if panel.surface is not None:
+        surface = panel.surface
+        ax.contourf(surface.x, surface.y, surface.z, cmap="Blues")
+    for dots in panel.dots:
+        if dots.kind not in ("", *figure.kinds[:1]):
+            continue
+        look = looks[dots.label]
+        faint = figure.name == "tradeoffs" and not dots.strong
+        style = {"color": look.colour, "alpha": 0.25 if faint else 0.8, "linestyle": ""}
+        ax.plot(_along(panel.x, dots.x), _along(panel.y, dots.y), marker=look.marker, **style)
+    for set_scale, set_label, axis in (
+        (ax.set_xscale, ax.set_xlabel, panel.x),
+        (ax.set_yscale, ax.set_ylabel, panel.y),
+    ):
+        if axis.scale == "log":
+            set_scale("log")
+        set_label(_text(shortened(axis.title, LONGEST_TITLE)))
+
+
+def _along(axis: Axis, values: Sequence[Any]) -> list[Any]:
+    if axis.scale == "choice":
+        return [_text(shortened(str(value))) for value in values]
+    return [_drawable(value) for value in values]
+
+
+def forest(bars: Sequence[Bar], looks: Mapping[str, Look]) -> dict[str, bytes]:
+    """A row for every method and metric: the gain in per cent, with its 95 % interval."""
+    names = [f"{bar.metric} · {bar.label}{' (equal time)' if bar.timed else ''}" for bar in bars]
+    labels = [bar.label for bar in bars]
+    with _drawing():
+        canvas, (ax,) = _panels(
+            1,
+            width=2 * WIDTH,
+            height=1 + ROW * len(bars),
+            margins=(2.4, 0.2, 0.48, 0.2),
+            below=_rows(labels, 2),
+        )
+        for place, bar in enumerate(bars):
+            look, mean = looks[bar.label], 100 * _drawable(bar.mean)
+            ends = [[mean - 100 * _drawable(bar.low)], [100 * _drawable(bar.high) - mean]]
+            filled = "none" if bar.timed else look.colour
+            style = {"color": look.colour, "marker": look.marker, "markerfacecolor": filled}
+            ax.errorbar([mean], [place], xerr=ends, **style)
+        ax.axvline(0, color="#444", linewidth=0.8)
+        ax.set_yticks(range(len(names)), [_title(name) for name in names])
+        ax.set(xlabel="better than the baseline by, %", ylim=(len(names) - 0.5, -0.5))
+        _legend(canvas, labels, looks)
+        return _files(canvas)
+
+
+def reached(figures: Sequence[Reached], looks: Mapping[str, Look]) -> dict[str, bytes]:
+    """Every setting as a point; hollow where another of the contender is better on all metrics."""
+    labels = [cloud.label for cloud in figures[0].clouds]
+    with _drawing():
+        canvas, axes = _panels(len(figures), below=_rows(labels, len(figures)))
+        for ax, figure in zip(axes, figures, strict=True):
+            for cloud in figure.clouds:
+                look = looks[cloud.label]
+                for x, y, best in zip(cloud.x, cloud.y, cloud.best, strict=True):
+                    filled = look.colour if best else "none"
+                    style = {"color": look.colour, "markerfacecolor": filled}
+                    ax.plot(_drawable(x), _drawable(y), marker=look.marker, **style)
+            x, y = (_text(shortened(metric, LONGEST_TITLE)) for metric in figure.metrics)
+            ax.set(xlabel=x, ylabel=y)
+        _legend(canvas, labels, looks)
+        return _files(canvas)
 
 
 @contextmanager

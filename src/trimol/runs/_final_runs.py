@@ -21,7 +21,7 @@ from trimol.training import Diverged
 if TYPE_CHECKING:
     from trimol.runs._trying import Trying
 
-ALIKE = 1.05  # a step that costs no more than this many of the baseline's costs the same
+ALIKE = 1.05  # a step that costs at most so many of the baseline's, or one such part, is the same
 
 
 def final(trying: "Trying", folder: Path, stage: Callable[[str], None]) -> Final:
@@ -31,10 +31,7 @@ def final(trying: "Trying", folder: Path, stage: Callable[[str], None]) -> Final
     if trying.plan.timed:
         stage("the cost of a step")
         costs = _costs(trying, settings, folder)
-    most = trying.plan.steps
-    steps = {
-        name: most if cost <= ALIKE else max(1, int(most / cost)) for name, cost in costs.items()
-    }
+    steps = {name: steps_in_time(trying.plan.steps, cost) for name, cost in costs.items()}
     stage("the chosen settings with fresh seeds")
     runs, timed, failed = _run(trying, settings, steps)
     kept = [name for name in settings if name in trying.series]
@@ -46,6 +43,17 @@ def final(trying: "Trying", folder: Path, stage: Callable[[str], None]) -> Final
         timed,
         failed,
     )
+
+
+def steps_in_time(steps: int, cost: float) -> int:
+    """The steps that take the time of so many of the baseline's.
+
+    A step that costs about the same counts as the same.
+
+    >>> steps_in_time(100, 2.0), steps_in_time(100, 0.4), steps_in_time(100, 1.04)
+    (50, 250, 100)
+    """
+    return steps if 1 / ALIKE <= cost <= ALIKE else max(1, int(steps / cost))
 
 
 def _costs(trying: "Trying", settings: Mapping[str, Candidate], folder: Path) -> dict[str, float]:
@@ -64,14 +72,14 @@ def _run(
     trying: "Trying", settings: Mapping[str, Candidate], steps: Mapping[str, int]
 ) -> tuple[Runs, Runs, list[str]]:
     plan, folders = trying.plan, trying.folders
-    short = [count for count in steps.values() if count < plan.steps]
-    left = plan.seeds * (plan.steps * len(steps) + sum(short))
+    others = [count for count in steps.values() if count != plan.steps]
+    left = plan.seeds * (plan.steps * len(steps) + sum(others))
     folders.count.total = folders.count.done + left
     even = {n: replace(series, validation_only=False) for n, series in trying.series.items()}
     timed = {
         n: replace(series, label=f"{n} (equal time)", epoch=steps[n])
         for n, series in even.items()
-        if steps[n] < plan.steps
+        if steps[n] != plan.steps
     }
     folders.only([*even.values(), *timed.values()])
     for group in (even, timed):

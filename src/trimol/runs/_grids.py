@@ -20,6 +20,7 @@ SCHEDULES: tuple[Schedule | None, ...] = (None, "linear", "cosine")
 RATES = 3  # step sizes at least, one of them the task's own
 FACTOR, FINE = 10**0.5, 10**0.25  # between step sizes: of a few, and of more than these
 FEW = 4
+_SEEN = 7e-7  # of two weights never
 _CLOSE = 0.99  # factors are rounded
 LEAN = 10.0  # how much more one objective weighs than the others
 
@@ -204,12 +205,16 @@ def _rates(centre: float, count: int) -> list[float]:
 
 
 def normal(weights: Sequence[float]) -> list[float]:
-    """Weights that sum to one, to six digits.
+    """Weights that sum to one, to six digits: where rounding is seen, the largest takes it up.
 
-    >>> normal([1, 2])
-    [0.333333, 0.666667]
+    >>> normal([1, 2]), normal([1, 1, 1])
+    ([0.333333, 0.666667], [0.333333, 0.333333, 0.333334])
     """
-    return [float(f"{weight / sum(weights):.6g}") for weight in weights]
+    found = [float(f"{weight / sum(weights):.6g}") for weight in weights]
+    if abs(sum(found) - 1) > _SEEN:
+        largest = max(range(len(found)), key=lambda place: (found[place], place))
+        found[largest] = round(1 - sum(found[:largest] + found[largest + 1 :]), 9)
+    return found
 
 
 def _rounded(value: float) -> float:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trimol.runs._candidates import Candidate
@@ -39,6 +40,8 @@ def compared(verdict: Verdict, errors: Verdict) -> list[str]:
     """What the rule makes of runs that nobody tuned: what differs beyond noise, nothing advised."""
     if not verdict.gains:
         return []
+    if verdict.fixed:
+        return [_capital(_without_noise(verdict)) + "."]
     kinds = {method: verdict.kind(method) for method in verdict.methods}
     told = [_won(verdict, m) for m, kind in kinds.items() if kind == "wins"]
     told += [_traded(verdict, m) for m, kind in kinds.items() if kind == "trades"]
@@ -46,6 +49,20 @@ def compared(verdict: Verdict, errors: Verdict) -> list[str]:
     if not told:
         told = [_no_better(verdict, than=f" than {verdict.baseline}")]
     return [_capital("; ".join([*told, *worse])) + ".", *_errors(errors)]
+
+
+def _without_noise(verdict: Verdict) -> str:
+    """What runs come to in which nothing is random: the differences are what they are."""
+    own = {
+        method: [change(replace(gain, ci=None)) for gain in verdict.of(method, "samples")]
+        for method in verdict.methods
+    }
+    told = "; ".join(f"{method} {_listed(texts)}" for method, texts in own.items())
+    return (
+        f"all {verdict.gains[0].n} seeds gave the same numbers: chance plays no part here, there "
+        "is no noise to judge by, and more seeds would add nothing. Beside "
+        f"{verdict.baseline}: {told}"
+    )
 
 
 def _errors(errors: Verdict) -> list[str]:
@@ -68,7 +85,7 @@ def _lost(verdict: Verdict, method: str) -> str:
 
 
 def _capital(text: str) -> str:
-    return text[0].upper() + text[1:] if text.startswith("no ") else text
+    return text[0].upper() + text[1:] if text.startswith(("no ", "all ")) else text
 
 
 def setting(candidate: Candidate) -> str:
@@ -159,6 +176,8 @@ def _no_better(verdict: Verdict, than: str = "") -> str:
     limit = verdict.limit
     if not verdict.gains:
         return "no method came to an end"
+    if verdict.fixed:
+        return _without_noise(verdict)
     if limit is None or limit.most is None:
         return "one seed cannot tell a difference from luck"
     name = "no method is" if len(verdict.methods) > 1 else f"{verdict.methods[0]} is not"

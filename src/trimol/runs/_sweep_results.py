@@ -163,10 +163,11 @@ def command(plan: SweepPlan) -> str:
 
 
 def comparison(found: Sweep) -> str:
-    """What to type to compare the best on test data."""
+    """What to type to compare the best on test data, with seeds that the search has not seen."""
     labels = ",".join(label(method, best.setting) for method, best in found.best.items())
     words = ["trimol", "compare", found.plan.task, "--methods", labels]
-    return shlex.join([*words, "--seeds", str(SEEDS), *_budget(found.plan)])
+    fresh = ["--seeds", str(SEEDS), "--first-seed", str(found.plan.seeds)]
+    return shlex.join([*words, *fresh, *_budget(found.plan)])
 
 
 def label(method: str, setting: Point) -> str:

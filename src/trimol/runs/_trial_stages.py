@@ -18,7 +18,7 @@ class Final:
         costs: How long a step of each contender takes, in steps of the baseline.
         steps: The steps of each contender at equal time.
         runs: At equal samples, by contender.
-        timed: At equal time, of those whose step costs more.
+        timed: At equal time, of those whose step costs more or less.
         failed: Those that diverged, in words.
     """
 

@@ -25,6 +25,7 @@ def compare(
     folder: Path | str,
     seeds: int,
     steps: int,
+    first_seed: int = 0,
     batch_size: int = 64,
     task_options: Mapping[str, Any] | None = None,
     hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
@@ -58,6 +59,7 @@ def compare(
         folder: Where the runs are stored.
         seeds: Runs of each method.
         steps: Steps of each run.
+        first_seed: The seeds are those from here on.
         batch_size: Samples per step.
         task_options: Keyword arguments of the task's constructor.
         hyperparameters: Of some methods, by name; they go before the task's settings.
@@ -97,6 +99,7 @@ def compare(
     compared = variants(methods)
     for what, own in (("hyperparameters", hyperparameters), ("lr", lr), ("schedule", schedule)):
         _check_names(what, own, [v.method for v in compared])
+    first = whole_number("first_seed", first_seed, least=0)
     counts = {
         v.method: equal_steps(task, v.method, steps, batch_size, task_options) for v in compared
     }
@@ -120,7 +123,7 @@ def compare(
             watch_every=watch_every,
             watch_full_every=watch_full_every,
         )
-        for seed in range(whole_number("seeds", seeds, least=1))  # all methods, seed by seed
+        for seed in range(first, first + whole_number("seeds", seeds, least=1))  # then by method
         for v in compared
     ]
     labels = _all_different(compared, configs)

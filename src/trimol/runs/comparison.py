@@ -57,6 +57,7 @@ class Difference:
         ci: Half the width of its 95 % confidence interval (Student's t); None for a single seed.
         n: How many seeds both methods finished.
         p: The p value of the paired t test, adjusted by Holm for all differences of the table.
+        fixed: Whether all seeds gave the same numbers.
     """
 
     method: str
@@ -66,6 +67,7 @@ class Difference:
     ci: float | None
     n: int
     p: float | None
+    fixed: bool = False
 
     @property
     def excludes_zero(self) -> bool:
@@ -151,7 +153,9 @@ def judged_together(baseline: str, pairs: Sequence[tuple[str, str, Paired]]) -> 
     """Differences of (method, metric, both seed by seed), with Holm's p for all."""
     adjusted = holm([pair.p for _, _, pair in pairs])
     return [
-        Difference(method, baseline, metric, mean(pair.apart), pair.ci, len(pair.apart), p)
+        Difference(
+            method, baseline, metric, mean(pair.apart), pair.ci, len(pair.apart), p, pair.fixed
+        )
         for (method, metric, pair), p in zip(pairs, adjusted, strict=True)
     ]
 

@@ -143,6 +143,11 @@ class Paired:
         return max(self.resolution, steps_apart([*self.base, *self.own]))
 
     @property
+    def fixed(self) -> bool:
+        """Whether several seeds gave the same numbers: nothing was random in these runs."""
+        return len(self.base) > 1 and len(set(self.base)) == len(set(self.own)) == 1
+
+    @property
     def apart(self) -> list[float]:
         """The differences, the other's minus the one's."""
         return [own - base for base, own in zip(self.base, self.own, strict=True)]

@@ -71,6 +71,7 @@ class Gain:
         wide: Half of an interval that holds for all comparisons together (Bonferroni).
         n: The seeds that both finished.
         p: Holm's p value, for all comparisons.
+        fixed: Whether all seeds gave the same numbers.
     """
 
     method: str
@@ -84,6 +85,7 @@ class Gain:
     wide: float | None
     n: int
     p: float | None
+    fixed: bool = False
 
     @property
     def share(self) -> float:
@@ -165,6 +167,11 @@ class Verdict:
         if better and worse:
             return "trades"
         return "wins" if better else "loses" if worse else "alike"
+
+    @property
+    def fixed(self) -> bool:
+        """Whether all seeds gave the same numbers: there is no noise to judge by."""
+        return bool(self.gains) and all(gain.fixed for gain in self.gains)
 
     @property
     def limit(self) -> Gain | None:
@@ -291,6 +298,7 @@ def _gain(pair: Pair, way: Better, size: float, p: float | None, level: float) -
         wide=interval(both.apart, level, resolution=both.step),
         n=len(both.apart),
         p=p,
+        fixed=both.fixed,
     )
 
 
