@@ -232,7 +232,7 @@ def not_loaded() -> str:
     said = {name: _loaded(kind) for name, kind in kinds.items()}
     groups = {how: [name for name, what in said.items() if what == how] for how in said.values()}
     listed = "; ".join(f"{', '.join(names)}: {how}" for how, names in groups.items())
-    return f"{listed}; as guests of ours they resume (`tests/integrations`)"
+    return f"{listed}; inside trimol they resume (`tests/integrations`)"
 
 
 @departs("TorchJD MoDo, M = 1")

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 from pathlib import Path
 
 import trimol
@@ -59,7 +60,7 @@ def _method_page(name: str) -> str:
         f"```sh\ntrimol run digits --method {name}\n```\n\n"
         f"A step takes {batches[method.draws]} and computes with {_NEEDS[method.needs]}. "
         "[All methods](../methods.md), [which one](../../start/which-method.md), and [what every "
-        "method has](../api.md#methods): `info`, `state_dict()`, `accumulate`, …\n\n"
+        "method has](../api/methods.md): `info`, `state_dict()`, `accumulate`, …\n\n"
         f"```{{eval-rst}}\n.. autoclass:: trimol.{method.__name__}\n   :members:\n```\n\n"
         f"## To cite\n\n```bibtex\n{_bibtex(name)}\n```\n"
     )
@@ -91,7 +92,25 @@ def _link_methods(app: object, page: str, source: list[str]) -> None:
         source[0] = source[0].replace(shown, f"| [{shown[2:-2]}](methods/{name}.md) |", 1)
 
 
+DISPLAYED = re.compile(r"(?<=\.\. math::\n)(?: +\S.*\n)+")
+
+
+def _one_formula_a_line(
+    app: object, what: str, name: str, documented: object, options: object, lines: list[str]
+) -> None:
+    """Formulas that a docstring sets side by side come one below the other: pages are narrow."""
+    lines[:] = DISPLAYED.sub(_below_each_other, "\n".join(lines)).split("\n")
+
+
+def _below_each_other(formulas: re.Match[str]) -> str:
+    text = formulas[0]
+    if r"\qquad" not in text:
+        return text
+    return "    & " + text.lstrip().replace(r"\qquad", r"\\ &")
+
+
 def setup(app: object) -> None:
     """Sphinx calls this first."""
+    app.connect("autodoc-process-docstring", _one_formula_a_line)  # type: ignore[attr-defined]
     app.connect("builder-inited", _method_pages)  # type: ignore[attr-defined]
     app.connect("source-read", _link_methods)  # type: ignore[attr-defined]

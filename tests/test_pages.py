@@ -10,11 +10,14 @@ DOCS = Path(__file__).parents[1] / "docs"
 # Pages whose first example is complete: copied into a file, it runs.
 COMPLETE = [
     "index",
+    "reference/api",
     "start/which-method",
+    "howto/distributed",
     "howto/heads",
     "howto/integrations",
     "howto/many-objectives",
     "howto/missing-labels",
+    "howto/pinn",
     "howto/precision",
     "howto/preferences",
     "howto/resume",
@@ -27,6 +30,9 @@ INCLUDES = re.compile(r"```\{literalinclude\} (\S+)\n(.*?)```", re.DOTALL)
 @pytest.mark.parametrize("page", COMPLETE)
 def test_the_first_example_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    torchrun = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "RANK": "0", "WORLD_SIZE": "1"}
+    for name, value in torchrun.items():
+        monkeypatch.setenv(name, value)
     code = FIRST.search((DOCS / f"{page}.md").read_text())[1]
     torch.manual_seed(0)
     exec(compile(code, page, "exec"), {})

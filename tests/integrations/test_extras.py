@@ -13,4 +13,4 @@ def test_without_torchjd(monkeypatch):
     for name in ("torchjd", "torchjd.aggregation"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtra, match=r"needs torchjd: pip install 'trimol\[torchjd\]'$"):
-        TorchJD([torch.zeros(2, requires_grad=True)], 2, guest="UPGrad")
+        TorchJD([torch.zeros(2, requires_grad=True)], 2, aggregator="UPGrad")

@@ -58,18 +58,28 @@ def worse(first: Record, last: Record) -> str:
 
     >>> worse({"loss/a": 1.0, "loss/b": 1.0}, {"loss/a": 2.0, "loss/b": 0.1})
     'Not trained well: a ended above its start. Errors near 0 mean little there; try a smaller lr.'
+    >>> worse({"loss/a": 1.0, "loss/b": 1.0}, {"loss/a": 2.0, "loss/b": 0.1, "cosine/a/b": -0.9})
+    'Traded: a ended above its start, where its gradient opposes that of a loss that fell.'
     """
-    names = [
-        name.removeprefix("loss/")
+    moved = {
+        name.removeprefix("loss/"): last[name] - first[name]
         for name in last
-        if name.startswith("loss/") and name in first and last[name] > first[name]
-    ]
-    if not names:
+        if name.startswith("loss/") and name in first
+    }
+    rose = [name for name, change in moved.items() if change > 0]
+    if not rose:
         return ""
-    return (
-        f"Not trained well: {', '.join(names)} ended above {'its' if len(names) == 1 else 'their'} "
-        "start. Errors near 0 mean little there; try a smaller lr."
-    )
+    fell = [name for name, change in moved.items() if change < 0]
+    told = f"{', '.join(rose)} ended above {'its' if len(rose) == 1 else 'their'} start"
+    if all(any(_opposed(last, one, other) for other in fell) for one in rose):
+        whose = "its gradient opposes" if len(rose) == 1 else "their gradients oppose"
+        return f"Traded: {told}, where {whose} that of a loss that fell."
+    return f"Not trained well: {told}. Errors near 0 mean little there; try a smaller lr."
+
+
+def _opposed(record: Record, one: str, other: str) -> bool:
+    pairs = (f"cosine/{one}/{other}", f"cosine/{other}/{one}")
+    return any(record.get(pair, 0.0) < 0 for pair in pairs)
 
 
 def rising(first: Record, last: Record) -> str:

@@ -32,32 +32,32 @@ class TorchJD(Method):
 
     .. math:: x_{t+1} = x_t - \alpha\, \mathcal A(\nabla F_z(x_t))
 
-    with :math:`\mathcal A` = ``guest``. What the guest is shown follows from its class, or is told
+    with :math:`\mathcal A` = ``aggregator``. What it is shown follows from its class, or is told
     by ``of``: the Gramian (in float64, so that models in bfloat16 work), the Jacobian, or, for
     those that double sample, :math:`J_1 J_2^\top` of two independent draws. An aggregator that is
     no weighting of the gradients gives the direction itself; the scalar's value is then the loss
     weighted by λ0.
 
-    The guest's state is in ``state_dict()`` and loads into a fresh instance; what it draws at
+    The aggregator's state is in ``state_dict()`` and loads into a fresh instance; what it draws at
     random comes from (``seed``, step). One backward per objective (and draw).
 
     Args:
         params: The parameters that the method weighs.
         objectives: M, the number of losses.
-        guest: A TorchJD ``Aggregator`` or ``Weighting``, or the name of one that needs no
+        aggregator: A TorchJD ``Aggregator`` or ``Weighting``, or the name of one that needs no
             arguments. Its state is reset, and belongs to this method from now on.
-        of: What the guest is shown, where its class does not tell: ``"gramian"``, ``"jacobian"``
+        of: What it is shown, where its class does not tell: ``"gramian"``, ``"jacobian"``
             or ``"pair"`` (:math:`J_1 J_2^\top`).
         draws: For a pair: 2, or 3, then x moves on the third batch alone.
-        seed: Of what the guest draws at random.
+        seed: Of what the aggregator draws at random.
         weights: λ before the first step.
-        every: Compute new weights every so many steps; 1 for a guest that gives directions.
+        every: Compute new weights every so many steps; 1 for an aggregator that gives directions.
 
     Example:
         >>> import torch, torchjd
         >>> from trimol.integrations.torchjd import TorchJD
         >>> x = torch.tensor([0.0, 1.0], requires_grad=True)
-        >>> method = TorchJD([x], objectives=2, guest=torchjd.aggregation.PCGrad())
+        >>> method = TorchJD([x], objectives=2, aggregator=torchjd.aggregation.PCGrad())
         >>> method(torch.stack([x[0], x[1] - x[0]])).backward()
         >>> x.grad
         tensor([0.5000, 1.5000])
@@ -70,14 +70,14 @@ class TorchJD(Method):
     needs: ClassVar[Needs] = "jacobian"
     summary: ClassVar[str] = "An aggregator or a weighting of TorchJD, as a method."
     reference: ClassVar[str] = "quinton2024jacobian"
-    guest: nn.Module
+    aggregator: nn.Module
 
     def __init__(
         self,
         params: Iterable[Tensor],
         objectives: Objectives,
         *,
-        guest: nn.Module | str,
+        aggregator: nn.Module | str,
         of: Of | None = None,
         draws: int | None = None,
         seed: int = 0,
@@ -86,13 +86,13 @@ class TorchJD(Method):
     ) -> None:
         super().__init__(params, objectives, weights=weights, **options)
         if self.steps is not None and self.metric == "step":
-            raise BadValue("metric must be 'gradient' for a guest of TorchJD, found 'step'")
-        theirs = require("torchjd.aggregation", extra="torchjd", purpose="TorchJD as a guest")
-        own = _named(theirs, guest) if isinstance(guest, str) else guest
+            raise BadValue("metric must be 'gradient' for an aggregator of TorchJD, found 'step'")
+        theirs = require("torchjd.aggregation", extra="torchjd", purpose="an aggregator")
+        own = _named(theirs, aggregator) if isinstance(aggregator, str) else aggregator
         # No submodule: their buffers are None at first, and their state_dict does not load then.
-        object.__setattr__(self, "guest", own)
+        object.__setattr__(self, "aggregator", own)
         self.of, self._inner = _understood(theirs, own, of)
-        self.needs = _NEEDS[self.of]  # type: ignore[misc]  # of this guest, not of the class
+        self.needs = _NEEDS[self.of]  # type: ignore[misc]  # of this aggregator, not of the class
         self.draws = _checked_draws(draws, self.of)
         if self.of == "direction" and (self.every != 1 or self.cost is not None):
             found = f"every must be 1 and cost None, found {self.every} and {self.cost},"
@@ -104,9 +104,9 @@ class TorchJD(Method):
         self._capture = Capture(own)
 
     def weigh(self, evidence: Evidence) -> Tensor:
-        """The guest's weights; λ0 if it gives a direction, which is kept for `scalar`."""
+        """The aggregator's weights; λ0 if it gives a direction, which is kept for `scalar`."""
         shown = self._shown(evidence)
-        speaker = getattr(self.guest, self._inner) if self._inner else self.guest
+        speaker = getattr(self.aggregator, self._inner) if self._inner else self.aggregator
         with torch.no_grad(), no_autocast(), _seeded(self.seed, int(self.step), shown.device):
             answer: Tensor = speaker(shown)
         if not answer.isfinite().all():
@@ -117,7 +117,7 @@ class TorchJD(Method):
         return self.weights
 
     def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
-        """Along the guest's direction; else the weighted loss, of a third draw if there is one."""
+        """Along its direction; else the weighted loss, of a third draw if there is one."""
         direction, self._direction = self._direction, None
         if direction is not None:
             return evidence.scalar_along(after, direction)
@@ -125,38 +125,38 @@ class TorchJD(Method):
 
     def reset(self) -> Self:
         """Back to the state of a new instance."""
-        self._capture.renew(self.guest, self._home)
+        self._capture.renew(self.aggregator, self._home)
         return super().reset()
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The guest's state, for ``state_dict()``."""
-        state = self._capture.changed(self.guest)
+        """The aggregator's state, for ``state_dict()``."""
+        state = self._capture.changed(self.aggregator)
         if state is None:
             warnings.warn(
-                f"the state of {type(self.guest).__name__} holds objects that cannot be saved: it "
-                "starts anew where this state_dict is loaded",
+                f"the state of {type(self.aggregator).__name__} holds what cannot be saved: "
+                "it starts anew where this state_dict is loaded",
                 RuntimeWarning,
                 stacklevel=4,
             )
         return state or {}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Give the guest the state that ``state_dict()`` holds."""
-        self._capture.renew(self.guest, self._home)
-        put(self.guest, state, self._home)
+        """Give the aggregator the state that ``state_dict()`` holds."""
+        self._capture.renew(self.aggregator, self._home)
+        put(self.aggregator, state, self._home)
 
     def extra_repr(self) -> str:
         """What ``print(method)`` shows in the brackets."""
-        return f"{super().extra_repr()}, guest={self.guest!r}, of={self.of!r}"
+        return f"{super().extra_repr()}, aggregator={self.aggregator!r}, of={self.of!r}"
 
     @property
     def _home(self) -> torch.device:
-        """Where what the guest is shown, and so its state, lives."""
+        """Where what the aggregator is shown, and so its state, lives."""
         rows = self.of in ("jacobian", "direction")
         return self.params[0].device if rows else self.weights.device
 
     def _shown(self, evidence: Evidence) -> Tensor:
-        """What the guest is shown: at least float32, since their solvers refuse bfloat16."""
+        """What the aggregator is shown: at least float32, since their solvers refuse bfloat16."""
         if self.of == "gramian":
             return evidence.gramian().to(self.weights)
         if self.of == "pair":
@@ -168,7 +168,7 @@ class TorchJD(Method):
 def _named(theirs: Any, name: str) -> nn.Module:
     kinds = [n for n in theirs.__all__ if n not in ("Aggregator", "Weighting")]
     if name not in kinds:
-        raise BadValue(f"guest must be one of {', '.join(kinds)}, found {name!r}")
+        raise BadValue(f"aggregator must be one of {', '.join(kinds)}, found {name!r}")
     kind = getattr(theirs, name)
     wanted = [
         parameter.name
@@ -177,34 +177,36 @@ def _named(theirs: Any, name: str) -> nn.Module:
     ]
     if wanted:
         raise BadValue(
-            f"guest must be an object where it needs arguments ({name} needs {', '.join(wanted)}), "
-            f"found the name {name!r}"
+            f"aggregator must be an object where it needs arguments ({name} needs "
+            f"{', '.join(wanted)}), found the name {name!r}"
         )
     made: nn.Module = kind()
     return made
 
 
-def _understood(theirs: Any, guest: nn.Module, of: Of | None) -> tuple[Of, str]:
-    """What the guest is to be shown, and the attribute of it that gives weights ("": itself)."""
-    if isinstance(guest, theirs.Aggregator):
+def _understood(theirs: Any, aggregator: nn.Module, of: Of | None) -> tuple[Of, str]:
+    """What it is to be shown, and the attribute of it that gives weights ("": itself)."""
+    if isinstance(aggregator, theirs.Aggregator):
         if of is not None:
             raise BadValue(f"of must be None: an aggregator takes the Jacobian, found {of!r}")
-        own = type(guest).forward
+        own = type(aggregator).forward
         if own is not theirs.WeightedAggregator.forward:
             return "direction", ""
-        by_gramian = isinstance(guest, theirs.GramianWeightedAggregator)
+        by_gramian = isinstance(aggregator, theirs.GramianWeightedAggregator)
         return ("gramian", "gramian_weighting") if by_gramian else ("jacobian", "weighting")
-    if not isinstance(guest, theirs.Weighting):
-        kind = type(guest).__name__
-        raise BadType(f"guest must be a TorchJD Aggregator or Weighting, found {kind}")
+    if not isinstance(aggregator, theirs.Weighting):
+        kind = type(aggregator).__name__
+        raise BadType(f"aggregator must be a TorchJD Aggregator or Weighting, found {kind}")
     if of not in (None, "gramian", "jacobian", "pair"):
         raise BadValue(f"of must be 'gramian', 'jacobian' or 'pair', found {of!r}")
-    return of or _told(theirs, guest), ""
+    return of or _told(theirs, aggregator), ""
 
 
 def _told(theirs: Any, weighting: nn.Module) -> Of:
     """What a weighting takes, by its class."""
-    bases = require("torchjd.aggregation._weighting_bases", extra="torchjd", purpose="a guest")
+    bases = require(
+        "torchjd.aggregation._weighting_bases", extra="torchjd", purpose="an aggregator"
+    )
     if isinstance(weighting, theirs.CRMOGMWeighting):  # as the weighting that it smooths
         return _told(theirs, weighting.weighting)
     if isinstance(weighting, (theirs.MoDoWeighting, theirs.SDMGradWeighting)):
@@ -226,7 +228,7 @@ def _checked_draws(draws: int | None, of: Of) -> int:
 
 @contextmanager
 def _seeded(seed: int, step: int, device: torch.device) -> Iterator[None]:
-    """Their guests use the global generators: these start from (seed, step), and are put back."""
+    """Theirs use the global generators: these start from (seed, step), and are put back."""
     generators = [torch.default_generator]
     if device.type == "cuda":
         generators.append(torch.cuda.default_generators[device.index or 0])

@@ -165,9 +165,7 @@ def errors(comparison: Comparison) -> Curves | None:
             "‖∇F_S (λ − λ*)‖²",
             _lines(comparison, "E_ca"),
         ),
-        Panel(
-            "E_caw: from the conflict-avoiding weights", "‖λ − λ*‖²", _lines(comparison, "E_caw")
-        ),
+        Panel("E_caw: conflict avoidance, weights", "‖λ − λ*‖²", _lines(comparison, "E_caw")),
     ]
     caption = (
         "How far training is from Pareto stationarity on the training data (R_opt) and on test "
