@@ -1,19 +1,23 @@
 """What a step costs where the model is compiled or checkpointed, beside the plain step of the same.
 
-    python benchmarks/compiled.py                      # the tables of docs/understand/cost.md
+    python benchmarks/compiled.py --json results/compiled.json     # then: python docs/measured.py
     python benchmarks/compiled.py --ways compiled --networks mlp --objectives 4
 
 The networks and contestants of ``step_cost.py``, interleaved in random order, CPU time of one
 thread, medians. *compiled*: ``torch.compile`` of all from the samples to the M losses; *trunk*: of
 the trunk alone, with eager losses on top; *checkpointed*: the trunk, or each of its layers, by
 ``torch.utils.checkpoint``. Compiling is not counted. Every size of a batch is compiled for itself,
-and backwards are compiled to run more than once (no "donated buffers"), the plain step's too.
+and backwards are compiled to run more than once (no "donated buffers"), the plain step's too. Rows
+of the file stay, unless they are made again.
 """
 
 import argparse
 import functools
+import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +27,9 @@ from step_cost import APART, CONTESTANTS, times, torchjd_backward, torchjd_modo
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from trimol.runs._environment import environment, now
+
+Row = dict[str, Any]
 COMPARED = (
     "plain, two halves",
     "MoDo",
@@ -118,6 +125,7 @@ def main() -> None:
     parser.add_argument("--objectives", nargs="+", type=int, default=[4, 16, 32])
     parser.add_argument("--contestants", nargs="+", default=list(COMPARED))
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--json", type=Path, help="add the rows to this file")
     args = parser.parse_args()
     torch.set_num_threads(1)
     settings.donated_buffer = False
@@ -133,6 +141,26 @@ def main() -> None:
                 print(
                     f"| {network}, {way} | {objectives} | " + " | ".join(cells) + " |", flush=True
                 )
+                if args.json is not None:
+                    place = {"way": way, "network": network, "objectives": objectives}
+                    _keep(args.json, place, found)
+
+
+def _keep(file: Path, place: Row, found: dict[str, float | str]) -> None:
+    """Put a row into the file, in place of its own."""
+    known = json.loads(file.read_text())["rows"] if file.exists() else []
+    rows = [row for row in known if any(row[key] != place[key] for key in place)]
+    ratios = {name: value for name, value in found.items() if isinstance(value, float)}
+    load = os.getloadavg()[0]
+    rows.append({**place, "plain_ms": ratios.pop("plain, ms"), "ratios": ratios, "load": load})
+    study = {
+        "study": "compiled",
+        "rows": rows,
+        "command": "python benchmarks/compiled.py --json results/compiled.json",
+        "created": now(),
+        "environment": environment(),
+    }
+    file.write_text(json.dumps(study, indent=1) + "\n")
 
 
 def _cell(value: float | str) -> str:

@@ -9,12 +9,14 @@ so that a step takes a few seconds of one thread. Texts: objective m is the cros
 M-th token from the m-th on; images: that of the m-th group of labels. Every contestant has a fresh
 process: the peak of its memory, model and data included, is that of its first two steps; then it
 takes turns with the plain step, by CPU time. A row in the file is not made again; what fails is a
-row that says so, and more than 8 GB fails. After that: ``python docs/measured.py``.
+row that says so, and more than ``--gigabytes`` fails. After that: ``python docs/measured.py``.
 """
 
 import argparse
 import json
 import multiprocessing
+import operator
+import os
 import resource
 import statistics
 import time
@@ -34,7 +36,6 @@ from torch import Tensor, nn
 import trimol
 from trimol.runs._environment import environment, now
 
-LIMIT_GB = 8
 SAMPLES, TOKENS, LABELS, PIXELS = 4, 64, 4, 64
 IMAGES = ("vit", "resnet")
 Row = dict[str, Any]
@@ -232,12 +233,12 @@ CONTESTANTS: dict[str, Callable[[Any], Step]] = {
 }
 
 
-def one(setting: Setting, name: str, rounds: int) -> Row:
-    """A row, measured in this process."""
+def one(setting: Setting, name: str, rounds: int, gigabytes: int) -> Row:
+    """A row, measured in this process: the ratio is the median of those of neighbouring steps."""
     torch.manual_seed(0)
     before = _resident("VmRSS")
     p: Any = setting.problem()
-    resource.setrlimit(resource.RLIMIT_DATA, (LIMIT_GB * 2**30, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_DATA, (gigabytes * 2**30, resource.RLIM_INFINITY))
     plainly, hooked = plain(p), name == "TorchJD autogram"  # whose hooks act in the plain step
     ours = [timed(p, plainly)[0] for _ in range(rounds + 1)][1:] if hooked else []
     step = CONTESTANTS[name](p)
@@ -255,7 +256,8 @@ def one(setting: Setting, name: str, rounds: int) -> Row:
     found: Row = {"weighed": size, "MB": peak, "rounds": rounds}
     if rounds:
         found["plain_s"] = statistics.median(ours)
-        found["ratio"] = statistics.median(taken) / found["plain_s"]
+        found["ratio"] = statistics.median(map(operator.truediv, taken, ours))
+        found["load"] = os.getloadavg()[0]
     return found | ({"said": said} if said else {})
 
 
@@ -268,11 +270,11 @@ def timed(p: Problem, step: Step) -> tuple[float, Any]:
     return spent / (said["steps"] if said else 1), said
 
 
-def measured(setting: Setting, name: str, rounds: int) -> Row:
+def measured(setting: Setting, name: str, rounds: int, gigabytes: int) -> Row:
     """A row, measured in a process of its own; what became of it where there is none."""
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe(duplex=False)
-    process = context.Process(target=_answered, args=(there, setting, name, rounds))
+    process = context.Process(target=_answered, args=(there, setting, name, rounds, gigabytes))
     process.start()
     there.close()
     try:
@@ -283,9 +285,9 @@ def measured(setting: Setting, name: str, rounds: int) -> Row:
         process.join()
 
 
-def _answered(answer: Connection, setting: Setting, name: str, rounds: int) -> None:
+def _answered(answer: Connection, *asked: Any) -> None:
     try:
-        found = one(setting, name, rounds)
+        found = one(*asked)
     except (RuntimeError, MemoryError, ValueError, TypeError, AttributeError) as error:
         found = {"failed": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
     answer.send(found)
@@ -300,6 +302,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rounds", type=int, default=3, help="steps that are timed; 0: memory only"
     )
+    parser.add_argument("--gigabytes", type=int, default=8, help="what a process may take")
     parser.add_argument("--tiny", action="store_true", help="the same models, tiny")
     parser.add_argument("--json", type=Path, help="add to this file what it has not")
     return parser.parse_args()
@@ -320,7 +323,7 @@ def main() -> None:
             own = setting.row(name)
             if any(own == {key: row.get(key) for key in own} for row in known):
                 continue
-            known.append(row := measured(setting, name, args.rounds))
+            known.append(row := measured(setting, name, args.rounds, args.gigabytes))
             print(json.dumps(row), flush=True)
             if args.json is not None:
                 args.json.write_text(json.dumps(_study(known), indent=1) + "\n")

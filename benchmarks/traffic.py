@@ -1,17 +1,19 @@
 """What processes send each other in a step under ``DistributedDataParallel``: bytes and time.
 
-    python benchmarks/traffic.py                  # the table of docs/understand/cost.md
+    python benchmarks/traffic.py --json results/traffic.json     # then: python docs/measured.py
     python benchmarks/traffic.py --processes 2 --width 64 --steps 3 --json
 
 An MLP, M losses, gloo. Bytes are those that one process hands to collectives in a step, counted by
 a communication hook on DDP's buckets and by a counter around ``torch.distributed``'s functions; the
 first two steps, in which processes compare what they were given, are not counted. Time is the CPU
 time of the first process, communication included, interleaved with the plain step: processes that
-wait for each other spend none of it.
+wait for each other spend none of it. *In collectives*: the part of it that is spent while the
+process waits for one of ours, the most that overlapping them with computation could hide.
 """
 
 import argparse
 import json
+import os
 import statistics
 import tempfile
 import time
@@ -27,6 +29,7 @@ from torch.multiprocessing.spawn import start_processes
 from torch.nn.parallel import DistributedDataParallel
 
 import trimol
+from trimol.runs._environment import environment, now
 
 WARM = 2
 _ALL_REDUCE = dist.all_reduce
@@ -34,10 +37,14 @@ Step = Callable[[], None]
 
 
 class Sent:
-    """Bytes and calls so far, of DDP's own and of others."""
+    """Bytes and calls so far, of DDP's own and of others, and the others' seconds."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
         self.own = self.other = self.large = self.small = 0
+        self.seconds = 0.0
 
     def hook(
         self,
@@ -67,7 +74,10 @@ def counting(sent: Sent, least: int) -> Iterator[None]:
     def counted(name: str) -> Callable[..., Any]:
         def function(*args: Any, **options: Any) -> Any:
             sent.take(args[places[name]], least)
-            return known[name](*args, **options)
+            before = time.process_time()
+            result = known[name](*args, **options)
+            sent.seconds += time.process_time() - before
+            return result
 
         return function
 
@@ -122,7 +132,7 @@ def work(rank: int, folder: str, world: int, args: argparse.Namespace) -> None:
         taken: dict[str, list[float]] = {"plain DDP": [], name: []}
         for number in range(WARM + args.steps):
             if number == WARM:
-                sent.own = sent.other = sent.large = sent.small = 0
+                sent.forget()
             with counting(sent, 4 * size):
                 taken[name].append(timed(bare, step))
             before = vars(sent).copy()
@@ -131,7 +141,9 @@ def work(rank: int, folder: str, world: int, args: argparse.Namespace) -> None:
         counts = {key: value / args.steps for key, value in vars(sent).items()}
         ours, plain = (statistics.median(taken[key][WARM:]) for key in (name, "plain DDP"))
         row = {"processes": world, "objectives": args.objectives, "parameters": size}
-        rows.append({**row, "contestant": name, **counts, "ratio": ours / plain})
+        counts["in collectives"] = counts.pop("seconds") / plain
+        row |= {"contestant": name, **counts, "ratio": ours / plain, "load": os.getloadavg()[0]}
+        rows.append(row)
     if rank == 0:
         Path(folder, f"rows{world}.json").write_text(json.dumps(rows))
     dist.destroy_process_group()
@@ -152,7 +164,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--samples", type=int, default=128, help="of each process")
     parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--json", action="store_true", help="one object a line, for machines")
+    parser.add_argument(
+        "--json", nargs="?", const="-", help="one object a line, for machines; or a file to write"
+    )
     return parser.parse_args()
 
 
@@ -163,15 +177,27 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             start_processes(work, (folder, world, args), nprocs=world, start_method="fork")
             rows += json.loads(Path(folder, f"rows{world}.json").read_text())
-    if args.json:
+    if args.json == "-":
         print("\n".join(map(json.dumps, rows)))
         return
+    if args.json:
+        Path(args.json).write_text(json.dumps(_study(rows), indent=1) + "\n")
     print("| processes | | DDP's bytes | ours | gradients, calls | small, calls | time |")
     print("|---" * 7 + "|")
     for row in rows:
         cells = [row["processes"], row["contestant"], f"{row['own']:,.0f}", f"{row['other']:,.0f}"]
         cells += [f"{row[key]:.1f}" for key in ("large", "small")]
         print("| " + " | ".join(map(str, cells)) + f" | {row['ratio']:.2f} |")
+
+
+def _study(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "study": "traffic",
+        "rows": rows,
+        "command": "python benchmarks/traffic.py --json results/traffic.json",
+        "created": now(),
+        "environment": environment(),
+    }
 
 
 if __name__ == "__main__":

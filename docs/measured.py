@@ -93,6 +93,10 @@ def measured(name: str) -> str:
         "gamma": _gammas,
         "ray_scaling": _ray_scaling,
         "small_models": _small_models,
+        "separate": _separate,
+        "solvers": _solvers,
+        "traffic": _traffic,
+        "compiled": _compiled,
         "verdicts": _verdicts,
         "real_verdicts": _real_verdicts,
         "fairness": _fronts,
@@ -257,6 +261,73 @@ def _small_models(rows: list[Row]) -> str:
     head = ["", "M", "plain, ms", "halves", "MoDo (aim)", "halves, heads", "MoDo, heads (aim)"]
     head += ["bare loop", "MGDA", "UPGrad", "TorchJD MoDo", "TorchJD MGDA"]
     return _table(head, lines)
+
+
+def _separate(rows: list[Row]) -> str:
+    """Times over the plain step, by the number of points; and the way that was taken."""
+    sizes = list(dict.fromkeys(row["points"] for row in rows))
+    found = {(row["contestant"], row["points"]): row for row in rows}
+    lines = []
+    for name in dict.fromkeys(row["contestant"] for row in rows):
+        own = [found[name, size] for size in sizes]
+        route = own[0]["route"]
+        lines.append([name, *(f"{r['ratio']:.2f}" for r in own), f"`{route}`" if route else ""])
+    times = [found["plain", size]["plain_ms"] for size in sizes]
+    head = [f"{n} points, {ms:.0f} ms" for n, ms in zip(sizes, times, strict=True)]
+    return _table(["", *head, "route"], lines)
+
+
+def _solvers(rows: list[Row]) -> str:
+    """Milliseconds and residuals, ours and TorchJD's, and the ratio of the times."""
+    sizes = sorted({row["objectives"] for row in rows})
+    found = {(row["method"], row["objectives"]): row for row in rows}
+    lines = []
+    for name in dict.fromkeys(row["method"] for row in rows):
+        own = [found.get((name, size)) for size in sizes]
+        lines.append([name, *("" if row is None else _solved(row) for row in own)])
+    head = "ms · residual, ours / TorchJD (time, ours over theirs)"
+    return _table([head, *(f"M = {size}" for size in sizes)], lines)
+
+
+def _solved(row: Row) -> str:
+    each = [
+        f"{row[f'{who} ms']:.3g} · {row[f'{who} residual']:.0e}" if f"{who} ms" in row else "—"
+        for who in ("ours", "torchjd")
+    ]
+    return " / ".join(each) + (f" ({row['ratio']:.2f})" if "ratio" in row else "")
+
+
+def _traffic(rows: list[Row]) -> str:
+    """What one process hands to collectives in a step, and the time, beside plain DDP."""
+    lines = [
+        [
+            f"{row['processes']} processes",
+            row["contestant"],
+            f"{row['own']:,.0f}".replace(",", " "),
+            f"{row['other']:,.0f}".replace(",", " "),
+            *(f"{row[key]:.3g}" for key in ("large", "small")),
+            *(f"{row[key]:.2f}" for key in ("ratio", "in collectives")),
+        ]
+        for row in rows
+    ]
+    size = f"{rows[0]['parameters'] / 1e3:.0f} k parameters, M = {rows[0]['objectives']}"
+    head = [size, "", "DDP's bytes", "bytes beyond", "gradients", "small exchanges"]
+    return _table([*head, "time", "of it in collectives"], lines)
+
+
+def _compiled(rows: list[Row]) -> str:
+    """Times of compiled models over the compiled plain step."""
+    names = list(dict.fromkeys(name for row in rows for name in row["ratios"]))
+    lines = [
+        [
+            f"{row['network']}, {row['way']}",
+            str(row["objectives"]),
+            f"{row['plain_ms']:.1f}",
+            *(f"{row['ratios'][name]:.3g}" if name in row["ratios"] else "—" for name in names),
+        ]
+        for row in rows
+    ]
+    return _table(["model", "M", "plain, ms", *names], lines)
 
 
 def _real_models(rows: list[Row]) -> str:

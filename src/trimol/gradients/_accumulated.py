@@ -263,6 +263,11 @@ class Accumulated(Evidence):
         return self._noted("product", reduce.mean_small(total))
 
     @property
+    def rows_cost(self) -> float:
+        """A backward for each objective."""
+        return len(self.names)
+
+    @property
     def product_cost(self) -> int:
         """As for one graph, and two forward passes, each half a backward."""
         return super().product_cost + 1

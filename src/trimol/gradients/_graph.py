@@ -1,6 +1,7 @@
 """Walking the autograd graph that the forward pass recorded. It is read, never changed."""
 
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ from trimol.gradients._compiled import is_compiled, keep_buffers, saved_types
 from trimol.gradients._reduce import is_distributed, mean_large
 from trimol.gradients._sharded import Shards, check, current
 from trimol.gradients._sinks import is_sink, muted
-from trimol.gradients._structure import Plan, made_by, plan_of, walk
+from trimol.gradients._structure import Plan, is_stack, made_by, plan_of, walk
 
 # What stands for the hook of a saved tensor where this release of torch does not show it.
 TELLS = "hidden"
 REENTRANT = "CheckpointFunctionBackward"
+# Losses are separate that have at most this share of their graphs in common.
+SEPARATE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +82,31 @@ class Graph:
                 if getattr(getattr(node, name), "unpack_hook", TELLS) is not None:
                     return True
         return False
+
+    @functools.cached_property
+    def overlap(self) -> float:
+        """What is passed again by backwards of one loss after another: 1 is one of all of them.
+
+        0 where the losses have nothing but leaves in common, M - 1 where they were computed as one
+        vector. Counted by nodes and, where these say little, by what they read and make: not timed,
+        so that a resumed run finds the same.
+        """
+        if not is_stack(self.losses) or None in self.plan.ends or self.losses._backward_hooks:
+            return len(self.losses) - 1
+        shared, inner = self.plan.shared, self.plan.inner
+        again = sum(often for _, often in shared) / len(inner)
+        if not 0 < again <= SEPARATE:
+            return again
+        sizes = {number: _size(self.walked[number]) for number in inner}
+        total = sum(sizes.values())
+        if math.isinf(total):
+            return len(self.losses) - 1
+        return max(again, sum(often * sizes[number] for number, often in shared) / total)
+
+    @property
+    def is_separate(self) -> bool:
+        """Whether a backward of each loss is, together, hardly more than one of them all."""
+        return self.overlap <= SEPARATE
 
     def apart(self) -> AbstractContextManager[None]:
         """Within, backwards are ours alone: no wrapper of the model takes part in them.
@@ -142,6 +170,14 @@ def outputs(node: Node) -> Sequence[Any]:
     """Shape, type and device of a node's outputs; none where this release of torch hides them."""
     found: Sequence[Any] = getattr(node, "_input_metadata", ())
     return found
+
+
+def _size(node: Node) -> float:
+    """How many numbers a node reads and makes; infinitely many where torch does not say."""
+    around = [node, *(source for source, _ in node.next_functions if source is not None)]
+    shapes = [output.shape for each in around for output in outputs(each)]
+    known = shapes and all(isinstance(length, int) for shape in shapes for length in shape)
+    return sum(map(math.prod, shapes)) if known else math.inf
 
 
 def record(losses: Tensor, given: Sequence[Tensor]) -> Graph:

@@ -165,16 +165,28 @@ def gram(rows: Tensor, scale: Tensor | None = None) -> Tensor:
     return (product + product.mT) / 2
 
 
-def combined(weights: Tensor, rows: Tensor, gramian: Tensor) -> Tensor:
+def along(rows: Tensor, direction: Sequence[Tensor]) -> Tensor:
+    """J v in float64, v in parts as the parameters are."""
+    flat = torch.cat([as_real(part).reshape(-1) for part in direction])
+    return products(rows, flat[None])[:, 0]
+
+
+def combined(weights: Tensor, rows: Tensor, gramian: Tensor | None = None) -> Tensor:
     """λᵀJ in the rows' dtype, summed in float64 where it would lose more than three bits there.
 
     Large weights that cancel (near a stationary point) leave rounding errors of the size of what
-    is left; the Gramian tells: Σ|λᵢ|‖gᵢ‖ > 8‖λᵀJ‖.
+    is left: Σ|λᵢ|‖gᵢ‖ > 8‖λᵀJ‖. The Gramian tells, where it is known.
     """
-    wide, gramian = float64(weights), float64(gramian)
-    spent = wide.abs() @ gramian.diagonal().clamp_min(0).sqrt()
-    if spent.square() <= 64 * (wide @ gramian @ wide):
-        return weights.to(rows) @ rows
+    wide, direction = float64(weights), None
+    if gramian is None:
+        direction = weights.to(rows) @ rows
+        lengths = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+        left = torch.linalg.vector_norm(direction, dtype=torch.float64).square()
+    else:
+        gramian = float64(gramian)
+        lengths, left = gramian.diagonal().clamp_min(0).sqrt(), wide @ gramian @ wide
+    if (wide.abs() @ lengths).square() <= 64 * left:
+        return weights.to(rows) @ rows if direction is None else direction
     return combined_wide(wide, rows, rows.dtype)
 
 
@@ -270,8 +282,8 @@ def _batch_width(graph: Graph) -> int:
     Decided by size and node types alone, never by timing: the same step always takes the same way.
     """
     losses, nodes = graph.losses, graph.nodes
-    if len(losses) < SMALLEST_BATCH:
-        return 1
+    if len(losses) < SMALLEST_BATCH or graph.is_separate:
+        return 1  # a batch would send every loss through the graphs of the others
     if any(isinstance(node, BackwardCFunction) and not passes(node) for node in nodes):
         return 1  # written in Python: may have no batching rule
     if losses.device.type != "cpu":

@@ -56,6 +56,8 @@ class Plan:
         python: The nodes that are written in Python, in that order.
         saving: The nodes that save tensors, and the names of what they save.
         inner: The nodes that are no leaves.
+        shared: The nodes, no leaves, that the parameters are reached through from several inputs of
+            the last node, and from how many but one: what a stack's entries have in common.
     """
 
     order: tuple[int, ...]
@@ -67,6 +69,7 @@ class Plan:
     python: tuple[int, ...]
     saving: tuple[tuple[int, tuple[str, ...]], ...]
     inner: tuple[int, ...]
+    shared: tuple[tuple[int, int], ...]
 
 
 def made_by(vector: Tensor) -> Node:
@@ -143,6 +146,7 @@ def plan_of(count: int, key: Key) -> Plan:
         python=tuple(n for n in order if kinds[n] == PYTHON),
         saving=tuple((n, names) for n in order if (names := saved(kinds[n]))),
         inner=tuple(n for n in order if edges[n]),
+        shared=tuple(_shared(order, edges, active)),
     )
 
 
@@ -218,6 +222,20 @@ def _steps(order: Sequence[int], edges: Edges, active: set[int]) -> list[Step]:
                     done.append(edge[0])
         steps.append(Step(number, own, tuple(done)))
     return steps
+
+
+def _shared(order: Sequence[int], edges: Edges, active: set[int]) -> list[tuple[int, int]]:
+    """The inner nodes behind several inputs of the last node, and behind how many but one."""
+    behind = [0] * len(edges)  # a bit for each input
+    for place, edge in enumerate(edges[0]):
+        if edge is not None:
+            behind[edge[0]] |= 1 << place
+    for number in reversed(order):
+        for edge in edges[number] if number else ():
+            if edge is not None:
+                behind[edge[0]] |= behind[number]
+    inner = (n for n in order if edges[n] and n in active)
+    return [(n, behind[n].bit_count() - 1) for n in inner if behind[n].bit_count() > 1]
 
 
 @functools.cache

@@ -42,10 +42,10 @@ from trimol.gradients._presence import Counts, Presence, checked_counts
 from trimol.gradients._product import directional
 from trimol.gradients._rows import (
     all_rows,
+    along,
     checked_chunk,
     combined,
     combined_wide,
-    gram,
     gram_by_blocks,
     gram_of,
     own_gramian,
@@ -58,6 +58,9 @@ from trimol.gradients._sharded import Shards
 from trimol.gradients._stepping import Momentum, Stepping
 from trimol.gradients.losses import Losses, loss_vector, loss_vectors, origins
 from trimol.maths._numerics import is_finite
+
+# All gradients of losses that have no graph in common are held up to so many entries.
+SEPARATE_ENTRIES = 2**24
 
 
 class NonFinite(ArithmeticError):
@@ -221,7 +224,8 @@ class Evidence:
         (graph,) = self.graphs
         self.route, size = "rows", checked_chunk(chunk, graph)
         count = len(graph.losses)
-        self.passes += sum(range(count, 0, -size))  # each block, and all rows that come after it
+        # Each block, and all rows that come after it.
+        self.passes += self.rows_cost if size == count else sum(range(count, 0, -size))
         if of is not None:
             graph = record(graph.losses, trainable(checked(of, real=False)))
             if self.presence is None or not self.presence.is_empty:  # then zeros are its part
@@ -272,7 +276,7 @@ class Evidence:
             return self._jacobian
         (graph,) = self.graphs
         self.route = "rows"
-        self.passes += len(graph.losses)
+        self.passes += self.rows_cost
         with self.apart(), hooks.muted(self.params):  # `scalar_along` hands on what comes of it
             self._rows = all_rows(graph)
         # One pass and no mask: a sum with NaN or infinity shows it (float16 could overflow).
@@ -306,6 +310,8 @@ class Evidence:
         """
         if not self.route:  # the first product
             check_repeatable(n for graph in self.graphs if graph.recomputes for n in graph.nodes)
+        if rows := self._separate_rows:
+            return self._product_of_rows(weights, rows)
         place = min(1, len(self.draws) - 1)
         second = self.draws[place]
         # Hooks on the parameters are for the user's backward to run, once: it needs the graph.
@@ -326,6 +332,39 @@ class Evidence:
         elif keep_gradient:
             self._pulled = weights, vector
         return self._noted("product", reduce.mean_small(local.values))
+
+    @functools.cached_property
+    def _separate_rows(self) -> list[Tensor]:
+        """All gradients of each draw, where they cost no more than a backward; none elsewhere.
+
+        So it is where the losses of a draw have hardly a node in common: a backward of each passes
+        the whole graph once, and the rest is known. Several processes would have to send all of
+        them, and a third draw has another backward to come.
+        """
+        graphs = self.graphs
+        entries = len(graphs) * len(self.names) * sum(map(width_of, self.params))
+        if len(graphs) > 2 or entries > SEPARATE_ENTRIES or reduce.is_distributed():
+            return []
+        if not all(graph.is_separate and not graph.is_wrapped for graph in graphs):
+            return []
+        if any(hooks.possible(graph) for graph in graphs):
+            return []
+        rows = [all_rows(graph) for graph in graphs]
+        self._rows = rows[0] if len(rows) == 1 else (rows[0] + rows[1]) / 2
+        self.route = "rows"
+        self.passes += self.rows_cost
+        return rows
+
+    def _product_of_rows(self, weights: Tensor, rows: Sequence[Tensor]) -> Tensor:
+        """As `product`, from the gradients of the draws: `scalar` then has the direction too."""
+        direction = self._in_metric(split(combined(weights, rows[-1]), self.params))
+        return self._noted("product", along(rows[0], direction).to(rows[0]))
+
+    @property
+    def rows_cost(self) -> float:
+        """What all gradients of the draws cost, in backwards: fewer than M of separate losses."""
+        each = [1 + g.overlap if g.is_separate else len(self.names) for g in self.graphs]
+        return sum(each) / len(each)
 
     @property
     def product_cost(self) -> int:
@@ -431,7 +470,8 @@ class Evidence:
         """
         used = self.draws[draws] or self.draws
         # The rows are known: their weighted sum is the gradient, and no backward is left to do.
-        if self._rows is not None and not hooks.on_leaves(self.params):
+        whole = len(used) == len(self.draws)
+        if self._rows is not None and whole and not hooks.on_leaves(self.params):
             direction = self._known_direction(weights, self._rows)
             if self._spread:
                 direction = reduce.collected(direction, sum(map(width_of, self.params)))
@@ -457,8 +497,7 @@ class Evidence:
         """λᵀJ: what it loses by cancelling is told by the Gramian, unless that is in a metric."""
         if self.metric is not None:
             return combined_wide(weights, rows, rows.dtype)
-        gramian = self.findings.get("gramian")
-        return combined(weights, rows, gram(rows) if gramian is None else gramian)
+        return combined(weights, rows, self.findings.get("gramian"))
 
     @no_autocast()
     def scalar_along(self, weights: Tensor, direction: Tensor) -> Tensor:
