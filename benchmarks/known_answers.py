@@ -24,8 +24,8 @@ from torch import Tensor, nn
 
 from trimol import methods
 from trimol._checks import whole_number
+from trimol.methods._registry import TRIED
 from trimol.paper.tasks.toy import Toy
-from trimol.runs.diagnosis import TRIED
 from trimol.tasks import Batch, Data, Task
 from trimol.tasks._point import Formula, Point
 from trimol.tasks.task import Better, Settings

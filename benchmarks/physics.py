@@ -162,7 +162,7 @@ class Training:
         """One step; a method that wants one loss has the others' points left out."""
         wanted = self.method.wanted
         chosen = [at if m in wanted else at[:0] for m, at in enumerate(self.points)]
-        left = self.task.left_over(self.model, chosen)  # type: ignore[arg-type]
+        left = self.task.left_over(self.model, chosen)
         losses = [part.square().mean() if m in wanted else None for m, part in enumerate(left)]
         self.optimizer.zero_grad()
         self.method(losses).backward()

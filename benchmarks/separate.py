@@ -65,12 +65,12 @@ class Problem:
         return [part.square().mean() for part in self.task.left_over(self.model, chosen)]
 
     def method(self, name: str, draws: int = 1, **options: Any) -> Step:
-        own = {"draws": draws} if name == "modo" else {}
+        own: dict[str, Any] = {"draws": draws} if name == "modo" else {}
         method = trimol.methods.get(name)(self.params, len(self.losses()), **own, **options)
 
         def step() -> str:
             method(*(self.halves() if draws == 2 else [self.losses()])).backward()
-            return str(method.info.route)
+            return str(method.info and method.info.route)
 
         return step
 

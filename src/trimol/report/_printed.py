@@ -229,8 +229,8 @@ def reached(figures: Sequence[Reached], looks: Mapping[str, Look]) -> dict[str, 
                     filled = look.colour if best else "none"
                     style = {"color": look.colour, "markerfacecolor": filled}
                     ax.plot(_drawable(x), _drawable(y), marker=look.marker, **style)
-            x, y = (_text(shortened(metric, LONGEST_TITLE)) for metric in figure.metrics)
-            ax.set(xlabel=x, ylabel=y)
+            across, up = (_text(shortened(metric, LONGEST_TITLE)) for metric in figure.metrics)
+            ax.set(xlabel=across, ylabel=up)
         _legend(canvas, labels, looks)
         return _files(canvas)
 

@@ -77,7 +77,7 @@ class Equation(Task):
     def left_over(self, model: Field, points: Sequence[Tensor]) -> Sequence[Tensor]:
         """What each loss is the mean square of, at its own points, N × k."""
 
-    def model(self) -> nn.Module:
+    def model(self) -> Field:
         """The network."""
         return Field(self.width, self.depth, self.outputs, self.twice)
 
