@@ -195,8 +195,8 @@ def weights(comparison: Comparison) -> Curves | None:
     return _figure(
         "weights",
         "Weights",
-        "The method's weight λ of each objective (solid), and the weight λ* that would avoid "
-        "conflict on the whole training data (dashed).",
+        "The method's weight λ of each objective (solid), and the weight λ* that MGDA would choose "
+        "on all training data (dashed).",
         panels,
     )
 
