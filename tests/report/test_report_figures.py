@@ -278,3 +278,26 @@ def test_an_axis_of_zeros_does_not_go_below_them():
 def _flat(value):
     own = (value, value)
     return curves.Line("a", "", False, (0, 1), (0.0, 8.0), own, own, own, (2, 2))
+
+
+@pytest.mark.parametrize(
+    ("means", "share", "possible"),
+    [
+        ((0.2, 0.9), True, (0.0, 1.0)),
+        ((0.2, 0.9), False, (0.0, math.inf)),
+        ((0.2, 1.9), True, (0.0, math.inf)),
+        ((-0.2, 0.9), True, (-math.inf, math.inf)),
+        ((math.nan, math.nan), True, (-math.inf, math.inf)),
+    ],
+)
+def test_bands_end_where_a_number_does(means, share, possible):
+    """Of three seeds that begin at 0.5 ± 1: an accuracy of -0.5 is none."""
+    line = curves.Line("a", "", False, (0, 1), (0.0, 8.0), means, (-3.0, -3.0), (3.0, 3.0), (3, 3))
+    panel = curves.Panel("t", "y", (line,), share=share)
+    assert panel.possible == possible
+    figure = curves.Curves("metrics", "M", "", (panel,))
+    (drawn,) = interactive.curves(figure, looks(["a"]))
+    low, high, *_ = drawn["data"]
+    assert list(low["y"]) == [max(-3.0, possible[0])] * 2
+    assert list(high["y"]) == [min(3.0, possible[1])] * 2
+    assert printed.curves(figure, looks(["a"]))["svg"]

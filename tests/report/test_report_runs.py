@@ -6,6 +6,7 @@ import pytest
 from report_samples import OBJECTIVES, compared, config, record, records, save
 
 from trimol.report._runs import comparisons, last, trajectory
+from trimol.runs.store import find
 
 
 def test_runs_that_differ_in_their_seed_are_one_setting(tmp_path):
@@ -131,3 +132,15 @@ def test_values_are_taken_as_recorded(tmp_path):
     assert last([run], "E_ca") == [rows[0]["E_ca"]]  # the last that was measured
     assert trajectory([run], "nowhere") == {}
     assert last([run], "nowhere") == pytest.approx([])
+
+
+def test_how_often_was_looked_is_named_only_where_nothing_else_differs(tmp_path):
+    for name, steps, every in (("a", 4, 4), ("b", 8, 8)):
+        save(
+            tmp_path / name, config("modo", steps=steps, score_every=every), records(OBJECTIVES, 4)
+        )
+    (found,) = comparisons(find(tmp_path))
+    assert set(found.labels) == {"modo steps=4", "modo steps=8"}
+    save(tmp_path / "c", config("modo", steps=8, score_every=2), records(OBJECTIVES, 4))
+    (found,) = comparisons(find(tmp_path))
+    assert len(set(found.labels)) == 3

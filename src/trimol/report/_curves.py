@@ -42,6 +42,15 @@ class Panel:
     y: str  # the y axis' label, with its unit
     lines: tuple[Line, ...]
     fixed: tuple[float, float] | None = None  # the y axis' ends, where there are natural ones
+    share: bool = False  # whether it may be a share, as accuracies are
+
+    @property
+    def possible(self) -> tuple[float, float]:
+        """Where a band ends at the latest: at 0 if no mean is below, of shares at 1."""
+        means = [value for line in self.lines for value in line.mean if math.isfinite(value)]
+        low = 0.0 if min(means, default=-1.0) >= 0 else -math.inf
+        high = 1.0 if self.share and low == 0 and max(means) <= 1 else math.inf
+        return low, high
 
     @property
     def logarithmic(self) -> bool:
@@ -147,7 +156,7 @@ def losses(comparison: Comparison) -> Curves | None:
 def metrics(comparison: Comparison) -> Curves | None:
     """The task's metrics on test data, one a panel."""
     panels = [
-        Panel(name, name, _lines(comparison, f"metric/{name}"))
+        Panel(name, name, _lines(comparison, f"metric/{name}"), share=True)
         for name in columns(comparison, "metric/")
     ]
     return _figure("metrics", "Metrics", "The task's own metrics, on test data.", panels)

@@ -195,7 +195,9 @@ def _panel(panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> Any:
     traces: list[dict[str, Any]] = []
     for line in panel.lines:
         look, shown = looks[line.label], figure.shown(line)
-        drawn = _traces(line, look, floor=floor, scales=scales, shown=shown)
+        drawn = _traces(
+            line, look, floor=floor, possible=panel.possible, scales=scales, shown=shown
+        )
         traces += [trace | _along(line, figure.progress, trace["meta"]) for trace in drawn]
     x = AXIS | {"title": {"text": figure.progress[0], "standoff": 6}, "rangemode": "tozero"}
     y = AXIS | {
@@ -212,14 +214,20 @@ def _panel(panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> Any:
 
 
 def _traces(
-    line: Line, look: Look, *, floor: float, scales: Sequence[Scale], shown: bool
+    line: Line,
+    look: Look,
+    *,
+    floor: float,
+    possible: tuple[float, float],
+    scales: Sequence[Scale],
+    shown: bool,
 ) -> list[dict[str, Any]]:
     meta = {"label": line.label, "kind": line.kind}
     common = {"meta": meta, "visible": shown, "mode": "lines"}
     edge = common | {"hoverinfo": "skip", "line": {"width": 0}}
     band = [
         edge | {"y": ends[scales[0]], "meta": meta | ({"ends": ends} if len(scales) > 1 else {})}
-        for ends in _edges(line, floor)
+        for ends in _edges(line, floor, possible)
     ]
     # Of few seeds bands are wide, and lie one over the other.
     faint = 0.14 if max(line.n) > FEW else 0.07
@@ -246,14 +254,17 @@ def _along(line: Line, progress: Sequence[Progress], meta: dict[str, Any]) -> di
     return {"x": x[progress[0]], "meta": meta | ({"x": x} if len(x) > 1 else {})}
 
 
-def _edges(line: Line, floor: float) -> list[dict[Scale, list[float | None]]]:
-    """A band's lower and upper edge on either axis; a logarithmic one ends at the floor."""
+def _edges(
+    line: Line, floor: float, possible: tuple[float, float]
+) -> list[dict[Scale, list[float | None]]]:
+    """A band's lower and upper edge on either axis, within what can be; a log. one to the floor."""
+    least, most = possible
     shown = [high > floor for high in line.high]
     low = [max(value, floor) if on else math.nan for value, on in zip(line.low, shown, strict=True)]
     high = [value if on else math.nan for value, on in zip(line.high, shown, strict=True)]
     return [
-        {"linear": drawn(line.low), "log": drawn(low)},
-        {"linear": drawn(line.high), "log": drawn(high)},
+        {"linear": drawn([max(value, least) for value in line.low]), "log": drawn(low)},
+        {"linear": drawn([min(value, most) for value in line.high]), "log": drawn(high)},
     ]
 
 

@@ -404,18 +404,19 @@ def _rendered(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja.StrictUndefined
     )
     script = _asset("page.js")
-    # A page about one thing has its title, and no other.
+    # A page about one thing has its title, and no other; a diagnosis comes with its own runs.
     own = [
         *(f"Diagnosis of {view['found'].task}" for view in diagnoses),
         *(view["comparison"].title for view in views),
         *(view["study"].title for view in studies),
     ]
     alone = len(own) == 1
+    diagnosed = len(diagnoses) == 1 and not studies
     # Without figures there is nothing to draw, and two megabytes less to carry.
     drawn = any(view["figures"] for view in (*views, *studies, *diagnoses))
     library, its_hash = _library() if drawn else ("", "")
     page: str = environment.from_string(_asset("page.html.jinja")).render(
-        title=own[0] if alone else folder.resolve().name or "trimol",
+        title=own[0] if alone or diagnosed else folder.resolve().name or "trimol",
         alone=alone,
         in_rows=_in_rows,
         comparisons=views,

@@ -273,9 +273,10 @@ def _panels(
 
 def _panel(ax: Any, panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> None:
     logarithmic = panel.logarithmic and figure.scales[0] == "log"
-    low, high = _log_ends(panel) if logarithmic else (-math.inf, math.inf)
+    low, high = _log_ends(panel) if logarithmic else panel.possible
+    most = panel.possible[1]
     for line in filter(figure.shown, panel.lines):
-        _line(ax, line, looks[line.label], low, getattr(line, figure.progress[0]))
+        _line(ax, line, looks[line.label], (low, most), getattr(line, figure.progress[0]))
     ax.set(xlabel=figure.progress[0], ylabel=_text(panel.y))
     ax.set_title(_title(panel.title))
     if logarithmic:
@@ -285,8 +286,11 @@ def _panel(ax: Any, panel: Panel, figure: Curves, looks: Mapping[str, Look]) -> 
         ax.set_ylim(panel.limits)
 
 
-def _line(ax: Any, line: Line, look: Look, lowest: float, x: Sequence[float]) -> None:
-    """The mean, and its band; what is below the lowest number that the axis shows is cut."""
+def _line(
+    ax: Any, line: Line, look: Look, possible: tuple[float, float], x: Sequence[float]
+) -> None:
+    """The mean, and its band, cut where the axis or what can be ends."""
+    lowest, most = possible
     style: dict[str, Any] = {"color": look.colour}
     if line.reference:
         style |= {"linestyle": "--", "linewidth": 1.0}
@@ -294,7 +298,7 @@ def _line(ax: Any, line: Line, look: Look, lowest: float, x: Sequence[float]) ->
         style |= {"marker": look.marker, "markevery": max(1, len(x) // 8)}
         if max(line.n) > 1:
             low = [max(_drawable(value), lowest) for value in line.low]
-            high = [_drawable(value) for value in line.high]
+            high = [min(_drawable(value), most) for value in line.high]
             ax.fill_between(x, low, high, color=look.colour, alpha=0.16, linewidth=0)
     mean = [_drawable(v) if math.isfinite(v) and v >= lowest else math.nan for v in line.mean]
     ax.plot(x, mean, **style)

@@ -241,12 +241,20 @@ def _settings(runs: Sequence[StoredRun]) -> tuple[Setting, ...]:
     groups = _grouped(runs, lambda run: _text(flattened(run.config.model_dump())))
     by_method = _grouped((group[0] for group in groups), lambda run: run.config.method)
     labels = {
-        id(run): _label(run, differing([other.config.model_dump() for other in same]))
+        id(run): _label(run, names)
         for same in by_method
+        for names in [_telling(same)]
         for run in same
     }
     ordered = sorted(groups, key=lambda group: _place(group[0]))
     return tuple(_setting(labels[id(group[0])], group) for group in ordered)
+
+
+def _telling(runs: Sequence[StoredRun]) -> list[str]:
+    """What tells a method's runs apart: how often was looked, only where nothing else does."""
+    every = list(differing([run.config.model_dump() for run in runs]))
+    few = [name for name in every if not name.endswith("_every")]
+    return few if len({_label(run, few) for run in runs}) == len(runs) else every
 
 
 def _place(run: StoredRun) -> tuple[Any, ...]:

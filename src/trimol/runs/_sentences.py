@@ -40,7 +40,7 @@ def compared(verdict: Verdict, errors: Verdict) -> list[str]:
     """What the rule makes of runs that nobody tuned: what differs beyond noise, nothing advised."""
     if not verdict.gains:
         return []
-    if verdict.fixed:
+    if verdict.fixed and (errors.fixed or not errors.gains):
         return [_capital(_without_noise(verdict)) + "."]
     kinds = {method: verdict.kind(method) for method in verdict.methods}
     told = [_won(verdict, m) for m, kind in kinds.items() if kind == "wins"]
@@ -160,6 +160,8 @@ def why_not(verdict: Verdict, costs: dict[str, float]) -> str:
         if kind == "wins"
     ]
     told += [_traded(verdict, method) for method, kind in kinds.items() if kind == "trades"]
+    if verdict.fixed and not told:
+        return _without_noise(verdict)
     return "; ".join(told or [_no_better(verdict), *_cost_of_the_best(verdict, costs)])
 
 
@@ -176,8 +178,6 @@ def _no_better(verdict: Verdict, than: str = "") -> str:
     limit = verdict.limit
     if not verdict.gains:
         return "no method came to an end"
-    if verdict.fixed:
-        return _without_noise(verdict)
     if limit is None or limit.most is None:
         return "one seed cannot tell a difference from luck"
     name = "no method is" if len(verdict.methods) > 1 else f"{verdict.methods[0]} is not"

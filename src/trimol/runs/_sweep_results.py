@@ -73,7 +73,7 @@ def study(found: Sweep) -> Study:
         name=f"sweep {made}",
         title=f"Settings of {', '.join(found.plan.methods)} on {made}, tried on validation data",
         rows=_rows(found),
-        notes=[*_best(found), *notes(found)],
+        notes=["; ".join(_best(found)), *notes(found)],
         tables={"trials": trials(found), "axes": axes(found)},
         command=command(found.plan),
         environment=environment(),
@@ -198,7 +198,7 @@ def best_of(found: Sweep) -> dict[str, Any]:
 
 def _best(found: Sweep) -> list[str]:
     return [
-        f"Best of {method}, trial {own['trial']}, score {own['score']:+.1f} %: {own['label']}"
+        f"best of {method}: {own['label']} (trial {own['trial']}, score {own['score']:+.1f} %)"
         for method, own in best_of(found).items()
     ]
 
