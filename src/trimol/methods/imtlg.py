@@ -31,7 +31,8 @@ def imtlg_weights(gramian: Tensor, rounding: float = 0.0, pull: Tensor | None = 
     used = norms[inside]
     inverse = used.min() / used
     system = np.zeros((len(inside) + 1, len(inside) + 1))
-    system[:-1, :-1] = G[inside[:, None], inside] / used / used[:, None]
+    chosen = G if len(inside) == size else G[inside[:, None], inside]
+    system[:-1, :-1] = chosen / used / used[:, None]
     system[:-1, -1], system[-1, :-1] = -1, inverse
     target = np.zeros(len(inside) + 1)
     target[-1] = 1
