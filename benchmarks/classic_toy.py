@@ -1,6 +1,6 @@
 """Which methods reach the front of the classic two-objective toy, from how many of five starts?
 
-    python benchmarks/classic_toy.py                                  # prints a table, minutes
+    python benchmarks/classic_toy.py                                  # prints a table, 30 minutes
     python benchmarks/classic_toy.py --json results/classic_toy.json --figure classic-toy.svg
 
 The protocol of CAGrad, Nash-MTL, FAMO and ConFIG: the first loss × 0.1, Adam with a step size of
@@ -10,6 +10,9 @@ batched program, and some methods step together: the gradients of all are comput
 have the hyper-parameters of their constructors. The losses are below zero: what looks at their
 values is given how far they are above the least of each: no gradient changes.
 A run has reached the front if it ends within 0.1 of it.
+
+``--coarse 10`` takes ten steps as one: ten times the step size and Adam's β to the tenth power, so
+that its memory is as long in the plane. It is for methods without a memory or a rate of their own.
 """
 
 import argparse
@@ -29,48 +32,64 @@ from trimol.methods._replicated import Jacobians, Replicated, replicated
 from trimol.runs._environment import environment, now
 from trimol.tasks.classic_toy import STARTS, ClassicToy
 
-STEPS, LR, REACHED, KEPT, AT_ONCE = 35_000, 1e-3, 0.1, 100, 6
+STEPS, LR, REACHED, KEPT, AT_ONCE = 35_000, 1e-3, 0.1, 100, 8
+# Of these there are published pictures: they are run first.
+PICTURED = ("static", "mgda", "pcgrad", "cagrad", "imtlg", "famo", "config", "mconfig", "nashmtl")
 # They need a representation (and are MGDA without), or K models.
 LEFT_OUT = ("mgdaub", "hvgrad")
 # Moments of their own: Adam would divide by them a second time.
 BY_SGD = ("mconfig",)
+Row = dict[str, Any]
 
 
 def methods() -> list[str]:
-    """The names of all methods that can be run."""
-    return [name for name in trimol.methods.names() if name not in LEFT_OUT]
+    """The names of all methods that can be run, those with published pictures first."""
+    others = [name for name in trimol.methods.names() if name not in (*PICTURED, *LEFT_OUT)]
+    return [*PICTURED, *others]
 
 
-def run(names: Sequence[str], steps: int = STEPS, task: ClassicToy | None = None) -> Tensor:
+def run(
+    names: Sequence[str], steps: int = STEPS, task: ClassicToy | None = None, coarse: int = 1
+) -> Tensor:
     """Ways from all five starts: some of the steps, the last too, × methods × 5 × 2."""
     task = task or ClassicToy()
     nothing = torch.zeros(1, dtype=torch.float64)
     least = task.true_front((nothing,), 2).amin(0)
     made = [replicated(name, replicas=len(STARTS), objectives=2) for name in names]
     starts = torch.tensor(STARTS, dtype=torch.float64)
-    moved = [nn.Parameter(starts.clone()) for _ in names]
-    optimizers = [
-        kind(
-            [moved[n] for n, name in enumerate(names) if (name in BY_SGD) is by_sgd],
-            lr=LR,
-            foreach=True,
-        )
-        for kind, by_sgd in ((Adam, False), (SGD, True))
-        if any((name in BY_SGD) is by_sgd for name in names)
-    ]
-    way = [torch.stack([starts] * len(names))]
+    x = torch.stack([starts] * len(names))
+    movers = _movers(names, x, coarse)
+    way = [x.clone()]
     for step in range(1, steps + 1):
-        with torch.no_grad():
-            x = torch.stack(list(moved))
+        with torch.inference_mode():
             losses = cache(partial(_above, task, x, least))
-            for number, rows in enumerate(task.jacobian(x, nothing)):
-                own = partial(_one_of, losses, number)
-                moved[number].grad = _direction(made[number], rows, own)
-        for optimizer in optimizers:
+            directions = [
+                _direction(made[number], rows, partial(_one_of, losses, number))
+                for number, rows in enumerate(task.jacobian(x, nothing))
+            ]
+        for own, moved, optimizer in movers:
+            moved.grad = torch.stack([directions[number] for number in own])
             optimizer.step()
+            x[own] = moved.detach()
         if step % max(steps // KEPT, 1) == 0 or step == steps:
-            way.append(torch.stack([one.detach() for one in moved]))
+            way.append(x.clone())
     return torch.stack(way)
+
+
+Mover = tuple[list[int], nn.Parameter, torch.optim.Optimizer]
+
+
+def _movers(names: Sequence[str], x: Tensor, coarse: int) -> list[Mover]:
+    """Which methods one optimizer moves, and where they are: Adam, and SGD for `BY_SGD`."""
+    adam = partial(Adam, betas=(0.9**coarse, 0.999**coarse))
+    kinds: tuple[tuple[Any, bool], ...] = ((adam, False), (SGD, True))
+    movers = []
+    for kind, by_sgd in kinds:
+        own = [n for n, name in enumerate(names) if (name in BY_SGD) is by_sgd]
+        moved = nn.Parameter(x[own])
+        if own:
+            movers.append((own, moved, kind([moved], lr=LR * coarse)))
+    return movers
 
 
 def _above(task: ClassicToy, x: Tensor, least: Tensor) -> Tensor:
@@ -88,13 +107,15 @@ def _direction(method: Replicated, rows: Tensor, losses: Callable[[], Tensor]) -
     return found
 
 
-def row(name: str, way: Tensor) -> dict[str, Any]:
+def row(name: str, steps: int, coarse: int, way: Tensor) -> Row:
     """One line of the table."""
     task = ClassicToy()
     distances = task.distance(way[-1]).tolist()
     ends = way[-1].tolist()
     return {
         "method": name,
+        "steps": steps,
+        "coarse": coarse,
         "reached": sum(d <= REACHED for d in distances),
         "distances": [round(d, 4) for d in distances],
         "ends": [[round(v, 3) for v in end] for end in ends],
@@ -102,7 +123,7 @@ def row(name: str, way: Tensor) -> dict[str, Any]:
     }
 
 
-def drawn(rows: list[dict[str, Any]], path: Path) -> None:
+def drawn(rows: list[Row], path: Path) -> None:
     """A panel for each method: the ways from the five starts, and the front."""
     pyplot = require("matplotlib.pyplot", extra="report", purpose="the figure")
     task, nothing = ClassicToy(), torch.zeros(1, dtype=torch.float64)
@@ -135,37 +156,45 @@ def main() -> None:
     """Run, print, keep, draw."""
     parser = argparse.ArgumentParser(description="The classic toy, all methods from five starts.")
     parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--coarse", type=int, default=1, help="so many steps taken as one")
     parser.add_argument("--methods", nargs="+", choices=methods(), default=methods())
+    parser.add_argument("--at-once", type=int, default=AT_ONCE, help="methods that step together")
     parser.add_argument("--json", type=Path, help="write the result to this file; goes on from it")
     parser.add_argument("--figure", type=Path, help="draw it to this file")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    known: dict[str, Any] = {}
-    if options.json and options.json.is_file():
-        found = json.loads(options.json.read_text(encoding="utf-8"))
-        known = {r["method"]: r for r in found["rows"]} if found["steps"] == options.steps else {}
-    print("| method | reached | distance from the front, by start |\n|---|---|---|")
+    rows, protocol = _read(options.json), {"coarse": options.coarse}
+    protocol["steps"] = options.steps // options.coarse
+    known = {one["method"] for one in rows if protocol.items() <= one.items()}
     missing = [name for name in options.methods if name not in known]
-    for names in (missing[i : i + AT_ONCE] for i in range(0, len(missing), AT_ONCE)):
-        ways = run(names, options.steps)
-        known |= {name: row(name, ways[:, own]) for own, name in enumerate(names)}
+    together = [missing[i : i + options.at_once] for i in range(0, len(missing), options.at_once)]
+    for names in together:
+        ways = run(names, **protocol)
+        rows += [row(name, way=ways[:, own], **protocol) for own, name in enumerate(names)]
         if options.json:
-            _kept(options.json, options.steps, known)
-    for name in options.methods:
-        one = known[name]
-        print(f"| {name} | {one['reached']} | {', '.join(f'{d:.2g}' for d in one['distances'])} |")
+            _kept(options.json, rows)
+    print("| method | reached | distance from the front, by start |\n|---|---|---|")
+    asked = [one for one in rows if protocol.items() <= one.items()]
+    for one in (one for one in asked if one["method"] in options.methods):
+        distances = ", ".join(f"{d:.2g}" for d in one["distances"])
+        print(f"| {one['method']} | {one['reached']} | {distances} |")
     if options.figure:
-        drawn([known[name] for name in options.methods], options.figure)
+        drawn(asked, options.figure)
 
 
-def _kept(path: Path, steps: int, known: dict[str, Any]) -> None:
-    rows = [known[name] for name in methods() if name in known]
-    result = {"study": "classic_toy", "steps": steps, "rows": rows}
-    result |= {
-        "command": "python benchmarks/classic_toy.py",
-        "created": now(),
-        "environment": environment(),
-    }
+def _read(path: Path | None) -> list[Row]:
+    """The runs that are kept in a file, of whatever protocol."""
+    if path is None or not path.is_file():
+        return []
+    rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    return rows
+
+
+def _kept(path: Path, rows: list[Row]) -> None:
+    order = methods()
+    rows.sort(key=lambda one: (one["coarse"], order.index(one["method"])))
+    result = {"study": "classic_toy", "rows": rows, "command": "python benchmarks/classic_toy.py"}
+    result |= {"created": now(), "environment": environment()}
     path.write_text(json.dumps(result, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -2,6 +2,7 @@
 
     python benchmarks/molecules.py --work DIR --json results/molecules.json   # 10 000 molecules
     python benchmarks/molecules.py --work DIR --full          # 110 000, 300 epochs: for a GPU
+    python benchmarks/molecules.py --work DIR --brief         # 2000 molecules, 10 epochs, one seed
     python benchmarks/molecules.py --work DIR --quick         # shows that it works, nothing else
     python benchmarks/molecules.py --cost                     # the cost of a step alone, minutes
 
@@ -69,6 +70,10 @@ class Size:
 
 SMALL = Size({"molecules": 10_000}, epochs=30, batch_size=64, seeds=3)
 FULL = Size({"molecules": None, "width": 128, "blocks": 6}, epochs=300, batch_size=120, seeds=3)
+BRIEF = Size(
+    {"molecules": 2000, "width": 32, "blocks": 2}, 10, 64, 1, (1e-3, 3e-3), ("cosine",),
+    {name: own[:1] for name, own in OWN.items()},
+)  # fmt: skip
 QUICK = Size(
     {"molecules": 100, "width": 8, "blocks": 1}, 1, 16, 1, (1e-3,), (None,),
     {name: OWN[name][:1] for name in ("static", "famo")},
@@ -150,6 +155,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--work", type=Path, default=Path("runs/qm9"))
     parser.add_argument("--full", action="store_true", help="the protocol of the literature")
+    parser.add_argument("--brief", action="store_true", help="2000 molecules, one seed")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--cost", action="store_true", help="measure the costs, train nothing")
     parser.add_argument("--steps", type=int, default=3, help="of a block, for the costs")
@@ -157,7 +163,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    size = FULL if given.full else QUICK if given.quick else SMALL
+    asked = {"full": FULL, "brief": BRIEF, "quick": QUICK}
+    size = next((size for name, size in asked.items() if getattr(given, name)), SMALL)
     ratios = costs(size, steps=given.steps, rounds=given.rounds)
     for name, ratio in ratios.items():
         print(f"{name:<10} {ratio:.2f} × plain", flush=True)

@@ -2,26 +2,32 @@
 
     python benchmarks/physics.py published --json results/physics.json    # one seed, 3 methods
     python benchmarks/physics.py equal-time --json results/physics.json   # ten seeds, hours
-    python benchmarks/physics.py equal-time --steps 1000 --seeds 3 --points 500
+    python benchmarks/physics.py equal-time --steps 1000 --points 200 --width 20 --depth 3
     python benchmarks/physics.py equal-time --quick                    # to see whether it works
 
 *published*: the protocol of ConFIG's own example: 5 layers of width 50, tanh, Xavier's start, 2000,
 50 and 50 points drawn anew at every step by Latin hypercubes, 5000 steps of Adam at 1e-4 (M-ConFIG:
 SGD at 5e-4), seed 19018. The number is the least mean squared error that any step has on the test
-grid: it is picked on test. We look at every 25th step.
+grid: it is picked on test. We look at every 25th step. ``--reference`` is the file of the example
+that it takes for the solution (``experiments/PINN/data/burgers/simulation_data.npy`` of its
+repository); ``--disturbed`` moves every number of the start by about 1e-6 of itself, which shows
+how much of the result is rounding.
 
 *equal-time*: the task ``burgers`` with its fixed points, full batches. A step of every method is
 timed beside one of plain training, in one process; each gets the steps that 5000 plain ones take
 (``--steps``). Both go on where they were stopped.
-The step size is chosen from four on the summed losses of held-out points, with a seed of its own.
-The number is the error after the last step, over ten seeds: nothing is picked on test.
+Four step sizes, constant or with a cosine, and for static weighting three weightings, are tried
+with a seed of their own; the summed losses of held-out points choose. The number is the error after
+the last step, over ten seeds: nothing is picked on test. The settings of a method, and then its
+seeds, train together as replicas of one program.
 """
 
 import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +38,11 @@ from torch import Tensor, nn
 
 import trimol
 from trimol.runs._environment import environment, now
+from trimol.tasks import Batch, Data
 from trimol.tasks.pinn import burgers
 from trimol.tasks.pinn._field import Field
+from trimol.training.loop import decay
+from trimol.training.replicas import Replicas
 
 SEED, STEPS, LOOK = 19018, 5000, 25
 POINTS, CONDITIONS, WIDTH, DEPTH = 2000, 50, 50, 5
@@ -44,7 +53,10 @@ COMPARED = (
     *("static", "config", "mconfig", "lra", "ntk", "softadapt", "relobralo"),
     *("famo", "gls", "upgrad", "mgda", "pcgrad", "cagrad"),
 )
-RATES, SEEDS, TUNED_ON = (1e-4, 3e-4, 1e-3, 3e-3), 10, 1000
+RATES, SEEDS, TUNED_ON = (1e-3, 3e-3, 1e-2, 3e-2), 10, 1000
+SCHEDULES = (None, "cosine")
+# Of the losses of the equation, the start and the walls.
+WEIGHTS = ((1.0, 1.0, 1.0), (0.1, 1.0, 1.0), (0.01, 1.0, 1.0))
 Row = dict[str, Any]
 
 
@@ -104,9 +116,32 @@ def grid() -> tuple[Tensor, Tensor]:
     return torch.from_numpy(points).float(), torch.from_numpy(exact).float()
 
 
-def published(name: str, seed: int = SEED, steps: int = STEPS, look: int = LOOK) -> Row:
-    """One method by the protocol of the example."""
+def reference_error(reference: Tensor) -> Row:
+    """How far the example's reference is from the exact solution; of when its first frame is."""
+    points, exact = grid()
+    across = int((points[:, 1] == 0).sum())  # the points of one frame
+    x, first = points[:across, 0].double().numpy(), reference[:across].double().numpy()
+    early = {
+        f"first frame at t = {t:g}": float(
+            ((first - burgers.solution(x, np.full_like(x, t))) ** 2).mean()
+        )
+        for t in (0.0, 0.01)
+    }
+    return {"protocol": "reference", "MSE": float((reference - exact).square().mean()), **early}
+
+
+def published(
+    name: str,
+    seed: int = SEED,
+    steps: int = STEPS,
+    look: int = LOOK,
+    reference: Tensor | None = None,
+    disturbed: int = 0,
+) -> Row:
+    """One method by the protocol of the example; the errors beside a reference of its own, too."""
     field, drawn, (points, exact) = network(seed), Sampled(seed), grid()
+    if disturbed:
+        _disturb(field, disturbed)
     makes: dict[str, Callable[[Field], Tensor]] = {
         "initial": drawn.initial,
         "boundary": drawn.boundary,
@@ -114,7 +149,9 @@ def published(name: str, seed: int = SEED, steps: int = STEPS, look: int = LOOK)
     }
     method = trimol.methods.get(name)(field.parameters(), list(makes))
     optimizer = optimizer_of(name, field, SGD if name == "mconfig" else ADAM)
-    best, last, spent = float("inf"), float("nan"), 0.0
+    known = {"": exact} | ({} if reference is None else {" by its reference": reference})
+    errors: dict[str, list[float]] = {key: [] for key in known}
+    spent = 0.0
     for step in range(1, steps + 1):
         began = time.process_time()
         wanted = method.wanted
@@ -125,24 +162,33 @@ def published(name: str, seed: int = SEED, steps: int = STEPS, look: int = LOOK)
         spent += time.process_time() - began
         if step % look == 0 or step == steps:
             with torch.no_grad():
-                last = float((field(points)[:, 0] - exact).square().mean())
-            best = min(best, last)
-    return {
-        "protocol": "published",
-        "method": name,
-        "seed": seed,
-        "steps": steps,
-        "best": best,
-        "last": last,
-        "paper": PRINTED.get(name) if (seed, steps) == (SEED, STEPS) else None,
-        "seconds": round(spent, 1),
-    }
+                found = field(points)[:, 0]
+            for key, truth in known.items():
+                errors[key].append(float((found - truth).square().mean()))
+    row = {"protocol": "published", "method": name, "seed": seed, "steps": steps}
+    row |= {f"best{key}": min(own) for key, own in errors.items()}
+    row |= {f"last{key}": own[-1] for key, own in errors.items()}
+    row["paper"] = PRINTED.get(name) if (seed, steps) == (SEED, STEPS) else None
+    return row | {"seconds": round(spent, 1), "disturbed": disturbed}
+
+
+def _disturb(field: Field, seed: int) -> None:
+    """Move every number by about 1e-6 of itself: a few roundings."""
+    random = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in field.parameters():
+            p.mul_(1 + 1e-6 * torch.randn(p.shape, generator=random))
 
 
 def optimizer_of(name: str, field: nn.Module, lr: float) -> torch.optim.Optimizer:
+    """What moves the whole network."""
+    return _optimizer(name, field.parameters(), lr)
+
+
+def _optimizer(name: str, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
     """Adam; plain SGD for the method that has Adam's moments in itself."""
     kind: Any = torch.optim.SGD if name == "mconfig" else torch.optim.Adam
-    made: torch.optim.Optimizer = kind(field.parameters(), lr=lr)
+    made: torch.optim.Optimizer = kind(params, lr=lr)
     return made
 
 
@@ -174,16 +220,17 @@ class Training:
             self.step()
         return self
 
-    def ends(self) -> dict[str, float]:
-        """Losses on held-out points, the error on test points, and how large u is there."""
-        data = self.task.data()
-        assert data.validation is not None
-        with torch.no_grad():
-            held = self.task.losses(self.model, data.validation).sum()
-            found, exact = self.model(data.test[0]), data.test[-2]
-        size = found.square().mean() / exact.square().mean()
-        error = (found - exact).square().mean()
-        return {"held out": float(held), "MSE": float(error), "size": float(size)}
+
+def ends(task: burgers.Burgers, model: nn.Module) -> dict[str, float]:
+    """Losses on held-out points, the error on test points, and how large u is there."""
+    data = task.data()
+    assert data.validation is not None
+    with torch.no_grad():
+        held = task.losses(model, data.validation).sum()
+        found, exact = model(data.test[0]), data.test[-2]
+    size = found.square().mean() / exact.square().mean()
+    error = (found - exact).square().mean()
+    return {"held out": float(held), "MSE": float(error), "size": float(size)}
 
 
 def costs(task: burgers.Burgers, names: Sequence[str], repeats: int) -> dict[str, float]:
@@ -202,19 +249,72 @@ def costs(task: burgers.Burgers, names: Sequence[str], repeats: int) -> dict[str
     return {name: statistics.median(times) / plain for name, times in took.items()}
 
 
+class Whole(burgers.Burgers):
+    """All points as one sample: full batches whose runs train as replicas of one program."""
+
+    def __init__(self, task: burgers.Burgers, name: str) -> None:
+        self.task, self.by = task, name
+        for option in ("width", "depth", "points", "conditions", "held_out", "points_seed"):
+            setattr(self, option, getattr(task, option))
+
+    def data(self) -> Data:
+        """One row: the points of every loss."""
+        *points, _, own = self.task.data().train
+        row = tuple(at[mask][None] for at, mask in zip(points, own.bool().T, strict=True))
+        return Data(train=row, test=row)
+
+    def losses(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Mean squares over all points."""
+        assert isinstance(model, Field)
+        left = self.left_over(model, [at[0] for at in batch])
+        return torch.stack([part.square().mean() for part in left])
+
+    def counts(self, batch: Batch) -> None:  # type: ignore[override]
+        """Every loss has its points."""
+
+    def optimizer(self, params: Iterable[nn.Parameter], lr: float) -> torch.optim.Optimizer:
+        """As for a single run."""
+        return _optimizer(self.by, params, lr)
+
+
+def together(
+    task: burgers.Burgers, name: str, steps: int, seeds: Sequence[int], settings: Sequence[Row]
+) -> list[dict[str, float]]:
+    """How runs end that differ in seed or setting: all of them as one program."""
+    own: dict[str, Any] = {"draws": 1} if trimol.methods.get(name).draws > 1 else {}
+    if "weights" in settings[0]:
+        own["weights"] = torch.tensor([one["weights"] for one in settings], dtype=torch.float64)
+    replicas = Replicas(
+        Whole(task, name),
+        name,
+        seeds=seeds,
+        lr=torch.tensor([one["lr"] for one in settings], dtype=torch.float64),
+        hyperparameters=own,
+        batch_size=1,
+        schedule=[decay(one["schedule"], steps) for one in settings],
+    ).train(steps)
+    return [ends(task, replicas.module(number)) for number in range(len(seeds))]
+
+
+def settings_of(name: str) -> list[Row]:
+    """What is tried."""
+    weights: list[Row] = [{"weights": own} for own in WEIGHTS] if name == "static" else [{}]
+    tried = product(RATES, SCHEDULES, weights)
+    return [{"lr": lr, "schedule": schedule, **own} for lr, schedule, own in tried]
+
+
 def equal_time(kept: "Kept", names: Sequence[str], *, steps: int, seeds: int, task: Any) -> None:
-    """All runs that are not kept yet."""
+    """All runs that are not kept yet: first the settings of a method, then its seeds."""
     if kept.costs is None or set(names) - set(kept.costs):
         kept.costs = costs(task, names, 15)
         kept.write()
     for name in names:
-        long = max(round(steps / kept.costs[name]), 1)
-        for lr in RATES:
-            kept.run("tuning", name, TUNED_ON, lr, long, task)
+        long, tried = max(round(steps / kept.costs[name]), 1), settings_of(name)
+        kept.runs(task, "tuning", name, long, [TUNED_ON] * len(tried), tried)
         tuned = [row for row in kept.rows if (row["protocol"], row["method"]) == ("tuning", name)]
         best = min(tuned, key=lambda row: row["held out"] if row["held out"] >= 0 else np.inf)
-        for seed in range(seeds):
-            kept.run("equal-time", name, seed, best["lr"], long, task)
+        chosen = {key: best[key] for key in ("lr", "schedule", "weights") if key in best}
+        kept.runs(task, "equal-time", name, long, range(seeds), [chosen] * seeds)
 
 
 class Kept:
@@ -232,9 +332,12 @@ class Kept:
     def asked(self, options: argparse.Namespace) -> None:
         """Note the command, but for where it writes and which methods it runs."""
         said = ["python benchmarks/physics.py", options.protocol]
-        for name, usual in (("steps", STEPS), ("seeds", SEEDS), ("points", POINTS)):
-            if getattr(options, name) != usual:
+        usual = {"steps": STEPS, "seeds": SEEDS, "points": POINTS, "width": WIDTH, "depth": DEPTH}
+        for name, usual_value in usual.items():
+            if getattr(options, name) != usual_value:
                 said.append(f"--{name} {getattr(options, name)}")
+        said += ["--reference FILE"] * (options.reference is not None)
+        said += [f"--disturbed {options.disturbed}"] * bool(options.disturbed)
         if " ".join(said) not in self.commands:
             self.commands.append(" ".join(said))
 
@@ -242,12 +345,27 @@ class Kept:
         """Whether there is such a row."""
         return any(what.items() <= row.items() for row in self.rows)
 
-    def run(self, protocol: str, name: str, seed: int, lr: float, steps: int, task: Any) -> None:
-        """A run on the fixed points, unless it was done."""
-        key = {"protocol": protocol, "method": name, "seed": seed, "lr": lr, "steps": steps}
-        key["points"] = task.points
-        if not self.has(**key):
-            self.add({**key, **Training(task, name, lr, seed).run(steps).ends()})
+    def runs(
+        self,
+        task: Any,
+        protocol: str,
+        name: str,
+        steps: int,
+        seeds: Sequence[int],
+        settings: Sequence[Row],
+    ) -> None:
+        """Runs on the fixed points, unless they were done."""
+        of = {key: getattr(task, key) for key in ("points", "width", "depth")}
+        keys = [
+            {"protocol": protocol, "method": name, "seed": seed, "steps": steps, **of, **own}
+            for seed, own in zip(seeds, settings, strict=True)
+        ]
+        left = [key for key in keys if not self.has(**_as_read(key))]
+        if left:
+            own = [{k: key[k] for k in ("lr", "schedule", "weights") if k in key} for key in left]
+            found = together(task, name, steps, [key["seed"] for key in left], own)
+            for key, ended in zip(left, found, strict=True):
+                self.add(_as_read({**key, **ended}))
 
     def add(self, row: Row) -> None:
         """Keep one more."""
@@ -271,14 +389,24 @@ class Kept:
         self.path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
+def _as_read(row: Row) -> Row:
+    """As it comes back from a file."""
+    read: Row = json.loads(json.dumps(row))
+    return read
+
+
 def main() -> None:
     """Run what is not kept yet."""
     parser = argparse.ArgumentParser(description="Burgers' equation by physics-informed networks.")
     parser.add_argument("protocol", choices=["published", "equal-time"])
-    parser.add_argument("--methods", nargs="+", choices=trimol.methods.names())
+    parser.add_argument("--methods", nargs="*", choices=trimol.methods.names())
     parser.add_argument("--steps", type=int, default=STEPS, help="plain ones")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="of the runs at equal time")
     parser.add_argument("--points", type=int, default=POINTS, help="of the runs at equal time")
+    parser.add_argument("--width", type=int, default=WIDTH, help="of the runs at equal time")
+    parser.add_argument("--depth", type=int, default=DEPTH, help="of the runs at equal time")
+    parser.add_argument("--reference", type=Path, help="the example's own, beside the exact one")
+    parser.add_argument("--disturbed", type=int, default=0, help="a seed: disturb the start")
     parser.add_argument("--json", type=Path, help="keep the runs in this file, and go on from it")
     parser.add_argument("--quick", action="store_true", help="few steps: does it work?")
     options = parser.parse_args()
@@ -287,12 +415,19 @@ def main() -> None:
     kept.asked(options)
     if options.protocol == "published":
         steps = 20 if options.quick else options.steps
-        for name in options.methods or list(PRINTED):
-            if not kept.has(protocol="published", method=name, seed=SEED, steps=steps):
-                kept.add(published(name, steps=steps))
+        theirs = None if options.reference is None else np.load(options.reference).reshape(-1)
+        given = None if theirs is None else torch.from_numpy(theirs)
+        if given is not None and not kept.has(protocol="reference"):
+            kept.add(reference_error(given))
+        for name in list(PRINTED) if options.methods is None else options.methods:
+            key = {"method": name, "steps": steps, "disturbed": options.disturbed}
+            if not kept.has(protocol="published", **key):
+                again = published(name, steps=steps, reference=given, disturbed=options.disturbed)
+                kept.add(again)
         return
     small = {"points": 60, "conditions": 10, "held_out": 40, "width": 8, "depth": 2}
-    task = burgers.Burgers(**small) if options.quick else burgers.Burgers(points=options.points)
+    asked = {key: getattr(options, key) for key in ("points", "width", "depth")}
+    task = burgers.Burgers(**(small if options.quick else asked))
     steps, seeds = (10, 2) if options.quick else (options.steps, options.seeds)
     equal_time(kept, options.methods or COMPARED, steps=steps, seeds=seeds, task=task)
 

@@ -512,30 +512,46 @@ def _speeds(rows: list[Row]) -> str:
 
 
 def _ways(rows: list[Row]) -> str:
-    """How far every run ends from the front, the methods that reach it most often first."""
-    ordered = sorted(rows, key=lambda row: -row["reached"])
+    """How far every run ends from the front, a table a protocol, the best methods first."""
     starts = ("(−8.5, 7.5)", "(0, 0)", "(9, 9)", "(−7.5, −0.5)", "(9, −1)")
-    lines = [
-        [row["method"], f"{row['reached']} of 5", *(f"{d:.2g}" for d in row["distances"])]
-        for row in ordered
-    ]
-    return _table(["method", "reached (within 0.1)", *starts], lines)
+    parts = []
+    for steps, coarse in dict.fromkeys((row["steps"], row["coarse"]) for row in rows):
+        own = [row for row in rows if (row["steps"], row["coarse"]) == (steps, coarse)]
+        lines = [
+            [row["method"], f"{row['reached']} of 5", *(f"{d:.2g}" for d in row["distances"])]
+            for row in sorted(own, key=lambda row: -row["reached"])
+        ]
+        head = f"{steps} steps" + (f", each for {coarse}" if coarse > 1 else "")
+        parts.append(_table([head, "reached (within 0.1)", *starts], lines))
+    return "\n\n".join(parts)
 
 
 def _published(found: dict[str, Any]) -> str:
     """The protocol of ConFIG's example: its number, ours, and what is not picked on test."""
+    rows = [row for row in found["rows"] if row["protocol"] == "published"]
+    theirs = any("best by its reference" in row for row in rows)
+    columns = ["best", *["best by its reference"] * theirs, "last"]
     lines = [
         [
-            row["method"],
+            row["method"] + (", start disturbed by 1e-6" if row.get("disturbed") else ""),
             "" if row["paper"] is None else f"{row['paper']:.5f}",
-            f"{row['best']:.5f}",
-            f"{row['last']:.5f}",
+            *(f"{row[column]:.5f}" if column in row else "" for column in columns),
         ]
-        for row in found["rows"]
-        if row["protocol"] == "published"
+        for row in rows
     ]
-    head = ["5000 steps, seed 19018", "published, best step", "ours, best step", "ours, last step"]
-    return _table(head, lines)
+    head = ["5000 steps, seed 19018", "published, best step", "ours, best step"]
+    head += ["the same by the example's reference"] * theirs
+    return _table([*head, "ours, last step"], lines)
+
+
+def _reference(found: dict[str, Any]) -> str:
+    """How far what the example takes for the solution is from the solution."""
+    for row in found["rows"]:
+        if row["protocol"] == "reference":
+            early = [key for key in row if key.startswith("first frame")]
+            lines = [[f"{row[key]:.2g}" for key in ("MSE", *early)]]
+            return _table(["mean squared distance, all frames", *early], lines)
+    return "Not measured yet: `python benchmarks/physics.py published --reference FILE`."
 
 
 def _equal_time(found: dict[str, Any]) -> str:
@@ -546,20 +562,13 @@ def _equal_time(found: dict[str, Any]) -> str:
     lines = []
     for method in dict.fromkeys(row["method"] for row in rows):
         own = [row for row in rows if row["method"] == method]
-        errors = [row["MSE"] for row in own]
-        sizes = [f"{row['size']:.2f}" for row in own]
-        cells = [method, f"{found['costs'][method]:.2f}", str(own[0]["steps"]), f"{own[0]['lr']:g}"]
-        cells += [f"{fmean(errors):.4f}", f"{min(errors):.4f}–{max(errors):.4f}", ", ".join(sizes)]
+        errors, sizes = ([row[key] for row in own] for key in ("MSE", "size"))
+        setting = [f"{own[0]['lr']:g}", own[0].get("schedule"), _value(own[0].get("weights") or "")]
+        cells = [method, f"{found['costs'][method]:.2f}", str(own[0]["steps"])]
+        cells += [", ".join(part for part in setting if part), str(len(own))]
+        cells += [f"{fmean(errors):.4f}", *(f"{min(v):.2g}–{max(v):.2g}" for v in (errors, sizes))]
         lines.append((fmean(errors), cells))
-    head = [
-        "method",
-        "a step × plain",
-        "steps",
-        "step size",
-        "MSE",
-        "from–to",
-        "size of u, by seed",
-    ]
+    head = ["method", "a step × plain", "steps", "chosen", "seeds", "MSE", "from–to", "size of u"]
     return _table(head, [cells for _, cells in sorted(lines)])
 
 
@@ -803,7 +812,7 @@ CONTESTANTS = (
     *("bare loop", "TorchJD MGDA", "MGDA"),
     *("MGDA, gap 0.3", "MGDA, gap 0.1", "MGDA, gap 0.01", "CAGrad, gap 0.1"),
 )
-PHYSICS = {"published": _published, "equal-time": _equal_time}
+PHYSICS = {"published": _published, "reference": _reference, "equal-time": _equal_time}
 STALE = {"R_opt": "R_opt", "E_ca": "E_ca", "test": "mean test loss"}
 LONG_RUN = "burgers, long"
 ALL_DIVERGED = "all diverged"

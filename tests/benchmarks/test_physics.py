@@ -76,7 +76,7 @@ def test_equal_time_by_the_command_and_after_a_kill(study, monkeypatch, tmp_path
     monkeypatch.setattr("sys.argv", [*command, "--methods", "static", "mconfig"])
     study.main()
     found = json.loads(path.read_text(encoding="utf-8"))
-    assert len(found["rows"]) == 2 * (4 + 2)
+    assert len(found["rows"]) == 24 + 8 + 2 * 2  # settings of both, then seeds
     capsys.readouterr()
     found["rows"] = found["rows"][:-3]  # as if it had been killed
     path.write_text(json.dumps(found), encoding="utf-8")
@@ -102,3 +102,21 @@ def test_a_step_is_the_tasks_own(study):
         adam.step()
     for ours, plain in zip(one.model.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["static", "config", "mconfig"])
+def test_runs_together_are_the_runs_apart(study, name):
+    task = study.burgers.Burgers(points=40, conditions=8, held_out=10, width=6, depth=2)
+    settings = [{"lr": lr, "schedule": None} for lr in (1e-3, 3e-3)]
+    found = study.together(task, name, 6, [3, 4], settings)
+    for seed, own, ended in zip([3, 4], settings, found, strict=True):
+        alone = study.Training(task, name, own["lr"], seed).run(6)
+        assert ended == pytest.approx(study.ends(task, alone.model), rel=1e-3)
+
+
+def test_a_disturbed_start_is_near_the_start(study):
+    plain, moved = study.network(1), study.network(1)
+    study._disturb(moved, seed=2)
+    for before, after in zip(plain.parameters(), moved.parameters(), strict=True):
+        torch.testing.assert_close(after, before, rtol=1e-5, atol=0)
+    assert not torch.equal(moved.last.weight, plain.last.weight)

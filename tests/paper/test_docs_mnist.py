@@ -118,8 +118,10 @@ def test_tables_of_physics_by_protocol(load_script) -> None:
             ends = {"MSE": error + seed / 10, "size": 0.01, "steps": 770, "lr": 1e-3}
             found["rows"].append({"protocol": "equal-time", "method": method, **ends})
     *_, first, last = measured._equal_time(found).splitlines()
-    assert first.startswith("| static | 1.00 | 770 | 0.001 | 0.1500 | 0.1000–0.2000 |")
-    assert last.endswith("| 0.3500 | 0.3000–0.4000 | 0.01, 0.01 |")
+    assert first == "| static | 1.00 | 770 | 0.001 | 2 | 0.1500 | 0.1–0.2 | 0.01–0.01 |"
+    assert last.endswith("| 2 | 0.3500 | 0.3–0.4 | 0.01–0.01 |")
+    found["rows"][0] |= {"best by its reference": 0.05, "disturbed": 1}
+    assert "| 0.10000 | 0.05000 | 0.20000 |" in measured._published(found)
 
 
 def test_tables_of_the_classic_toy_and_of_molecules(load_script) -> None:
@@ -128,6 +130,7 @@ def test_tables_of_the_classic_toy_and_of_molecules(load_script) -> None:
         {"method": "static", "reached": 3, "distances": [4.3, 0.0013, 12.0, 0.0013, 0.0013]},
         {"method": "config", "reached": 5, "distances": [0.01] * 5},
     ]
+    ways = [{"steps": 35_000, "coarse": 1, **way} for way in ways]
     *_, first, last = measured._ways(ways).splitlines()
     assert first.startswith("| config | 5 of 5 | 0.01 |")
     assert last == "| static | 3 of 5 | 4.3 | 0.0013 | 12 | 0.0013 | 0.0013 |"

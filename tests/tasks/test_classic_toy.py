@@ -69,7 +69,7 @@ def test_the_study_runs_goes_on_and_draws(load_script, tmp_path, monkeypatch, ca
         monkeypatch.setattr("sys.argv", [*command, "--methods", *chosen])
         study.main()
     found = json.loads(path.read_text(encoding="utf-8"))
-    assert [row["method"] for row in found["rows"]] == ["static", "modo", "config", "mconfig"]
+    assert [row["method"] for row in found["rows"]] == ["static", "config", "mconfig", "modo"]
     assert "| config | 0 |" in capsys.readouterr().out
     assert figure.read_text(encoding="utf-8").startswith("<?xml")
     # The replicas of plain training are plain Adam.
