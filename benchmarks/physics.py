@@ -313,7 +313,7 @@ def equal_time(kept: "Kept", names: Sequence[str], *, steps: int, seeds: int, ta
         kept.runs(task, "tuning", name, long, [TUNED_ON] * len(tried), tried)
         tuned = [row for row in kept.rows if (row["protocol"], row["method"]) == ("tuning", name)]
         best = min(tuned, key=lambda row: row["held out"] if row["held out"] >= 0 else np.inf)
-        chosen = {key: best[key] for key in ("lr", "schedule", "weights") if key in best}
+        chosen: Row = {key: best[key] for key in ("lr", "schedule", "weights") if key in best}
         kept.runs(task, "equal-time", name, long, range(seeds), [chosen] * seeds)
 
 
@@ -362,7 +362,8 @@ class Kept:
         ]
         left = [key for key in keys if not self.has(**_as_read(key))]
         if left:
-            own = [{k: key[k] for k in ("lr", "schedule", "weights") if k in key} for key in left]
+            tuned = {"lr", "schedule", "weights"}
+            own = [{k: value for k, value in key.items() if k in tuned} for key in left]
             found = together(task, name, steps, [key["seed"] for key in left], own)
             for key, ended in zip(left, found, strict=True):
                 self.add(_as_read({**key, **ended}))
