@@ -233,9 +233,12 @@ def test_a_name_in_other_letters_is_proposed_once():
 
 
 def documented() -> list[tuple[str, str]]:
-    """Module and names of every block of the API page."""
-    page = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
-    return re.findall(r"automodule:: (\S+)\n +:members:(.*)", page)
+    """Module and names of every block of the API pages."""
+    pages = sorted((ROOT / "docs" / "reference" / "api").glob("*.md"))
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    blocks = re.findall(r"automodule:: (\S+)\n +:members:(.*)", text)
+    assert blocks, "no page of docs/reference/api names anything"
+    return blocks
 
 
 @pytest.mark.parametrize(("module", "names"), documented(), ids=lambda text: text.split(",")[0])
