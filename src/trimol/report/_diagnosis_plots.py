@@ -45,7 +45,7 @@ def forest(bars: Sequence[Bar], looks: Mapping[str, Look]) -> Any:
         "showgrid": False,
         "zeroline": False,
     }
-    x = {"title": {"text": "better than the baseline by, %"}, "zeroline": True}
+    x = {"title": {"text": "better by, %"}, "zeroline": True}
     return interactive.plot(
         traces,
         {
