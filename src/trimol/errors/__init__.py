@@ -2,14 +2,11 @@
 
 - `measure`: the front door, exact;
 - `estimate`: from random batches, each error between two bounds of a stated confidence;
-- `conflict_over_runs`: the conflict of an algorithm, from several runs of it;
-- :mod:`~trimol.errors._pareto`: R_opt, R_pop, R_gen, the distances from Pareto stationarity;
-- :mod:`~trimol.errors._conflict`: E_ca and E_caw, the distances from conflict avoidance;
-- :mod:`~trimol.errors._fulldata`: exact mean gradients over a loader;
-- :mod:`~trimol.errors._subsample`: random batches of one;
-- :mod:`~trimol.errors._bracket`: bounds from a few batches;
-- :mod:`~trimol.errors._inputs`: what is to be measured, checked.
+- `conflict_over_runs`: the conflict of an algorithm, from several runs of it.
 """
+
+# _pareto: R_opt, R_pop, R_gen. _conflict: E_ca and E_caw. _fulldata: exact mean gradients over a
+# loader. _subsample: random batches of one. _bracket: bounds from a few. _inputs: checks.
 
 from trimol._lazy import attach
 
