@@ -51,6 +51,13 @@ def test_a_look_alone(capsys, tmp_path):
     assert "The losses (" not in said  # their evidence is in the sentence
 
 
+def test_the_batch_size_is_the_tasks_own(capsys, tmp_path):
+    """The toy has 20 samples, fewer than the batch that is usual elsewhere."""
+    given = ["toy", "--option", "data=drawn", "--look-only", "--steps", "40"]
+    code, text, _ = run(capsys, *given, "--out", str(tmp_path))
+    assert (code, "No method was tried." in " ".join(text.split())) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
