@@ -193,9 +193,8 @@ def _read(path: Path | None) -> list[Row]:
 def _kept(path: Path, rows: list[Row]) -> None:
     order = methods()
     rows.sort(key=lambda one: (one["coarse"], order.index(one["method"])))
-    command = "python benchmarks/classic_toy.py"
-    result: Row = {"study": "classic_toy", "rows": rows, "command": command}
-    result |= {"created": now(), "environment": environment()}
+    made = {"command": "python benchmarks/classic_toy.py", "created": now()}
+    result: Row = {"study": "classic_toy", "rows": rows, **made, "environment": environment()}
     path.write_text(json.dumps(result, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

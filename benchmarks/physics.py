@@ -165,7 +165,7 @@ def published(
                 found = field(points)[:, 0]
             for key, truth in known.items():
                 errors[key].append(float((found - truth).square().mean()))
-    row = {"protocol": "published", "method": name, "seed": seed, "steps": steps}
+    row: Row = {"protocol": "published", "method": name, "seed": seed, "steps": steps}
     row |= {f"best{key}": min(own) for key, own in errors.items()}
     row |= {f"last{key}": own[-1] for key, own in errors.items()}
     row["paper"] = PRINTED.get(name) if (seed, steps) == (SEED, STEPS) else None
@@ -303,6 +303,10 @@ def settings_of(name: str) -> list[Row]:
     return [{"lr": lr, "schedule": schedule, **own} for lr, schedule, own in tried]
 
 
+def _setting(row: Row) -> Row:
+    return {key: row[key] for key in ("lr", "schedule", "weights") if key in row}
+
+
 def equal_time(kept: "Kept", names: Sequence[str], *, steps: int, seeds: int, task: Any) -> None:
     """All runs that are not kept yet: first the settings of a method, then its seeds."""
     if kept.costs is None or set(names) - set(kept.costs):
@@ -313,7 +317,7 @@ def equal_time(kept: "Kept", names: Sequence[str], *, steps: int, seeds: int, ta
         kept.runs(task, "tuning", name, long, [TUNED_ON] * len(tried), tried)
         tuned = [row for row in kept.rows if (row["protocol"], row["method"]) == ("tuning", name)]
         best = min(tuned, key=lambda row: row["held out"] if row["held out"] >= 0 else np.inf)
-        chosen: Row = {key: best[key] for key in ("lr", "schedule", "weights") if key in best}
+        chosen = _setting(best)
         kept.runs(task, "equal-time", name, long, range(seeds), [chosen] * seeds)
 
 
@@ -362,8 +366,7 @@ class Kept:
         ]
         left = [key for key in keys if not self.has(**_as_read(key))]
         if left:
-            tuned = {"lr", "schedule", "weights"}
-            own = [{k: value for k, value in key.items() if k in tuned} for key in left]
+            own = [_setting(key) for key in left]
             found = together(task, name, steps, [key["seed"] for key in left], own)
             for key, ended in zip(left, found, strict=True):
                 self.add(_as_read({**key, **ended}))
