@@ -13,6 +13,7 @@ from trimol.runs import compare
 from trimol.runs._regimes import Regime
 from trimol.tasks.loading import known_options
 from trimol.training import start, train
+from trimol.training.replicas import Replicas
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -47,6 +48,16 @@ def test_there_is_one_for_every_regime_and_verdict(answers):
     assert told == set(Regime.__args__)
     assert {answer.static for answer in answers.values()} == {True, False}
     assert set(OWN) | {"digits", "mnist"} == set(answers)
+
+
+def test_static_weights_with_a_large_step_size_get_through_the_valley(answers):
+    """What is held to be known: they come to the middle of the front."""
+    task, zero = made(answers, "valley", seed=1), torch.zeros(2)
+    runs = Replicas(task, "static", seeds=range(24), lr=1.0, schedule=lambda step: 1 - step / 300)
+    ends = task.values(*runs.train(steps=300).params.values(), zero).amax(-1)
+    middle = task.values(task.answer(zero).of_mean, zero).max().item()
+    assert ends.median().item() == pytest.approx(middle, rel=5e-3)
+    assert (ends > middle + 1).sum() <= 1  # is stuck
 
 
 @pytest.mark.parametrize("name", OWN)

@@ -21,7 +21,13 @@ accelerate = pytest.importorskip("accelerate", reason="needs the extra 'integrat
 ours = importlib.import_module("trimol.integrations.transformers")
 
 Make = Callable[..., Any]
-NEWER_CHECKPOINTS = {"gradient_checkpointing_kwargs": {"use_reentrant": False}}
+# As it is called from transformers 5.23 on, and before.
+CHECKPOINTING = next(
+    name
+    for name in ("activation_checkpointing", "gradient_checkpointing")
+    if name in transformers.TrainingArguments.__dataclass_fields__
+)
+CHECKPOINTED = {CHECKPOINTING: True, f"{CHECKPOINTING}_kwargs": {"use_reentrant": False}}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +55,7 @@ def state(trainer: Any) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"gradient_accumulation_steps": 2, "gradient_checkpointing": True} | NEWER_CHECKPOINTS],
+    [{}, {"gradient_accumulation_steps": 2} | CHECKPOINTED],
     ids=["plain", "accumulated, checkpointed"],
 )
 def test_a_resumed_run_equals_one_without_interruption(make: Make, options: Any) -> None:
