@@ -6,6 +6,7 @@ plain step makes M times the operator calls. ``vector``: as ``columns``, with al
 one tensor.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -90,17 +91,35 @@ SMALL: dict[str, tuple[Callable[[], nn.Module], int, tuple[int, ...], int]] = {
 
 
 @dataclass
-class Problem:
+class InHalves(ABC):
     """A network, its data, and its M losses on any part of the data."""
 
-    model: nn.ModuleDict
+    model: nn.Module
     x: Tensor
-    y: Tensor
-    shape: Shape = "columns"
 
     @property
     def params(self) -> list[nn.Parameter]:
-        return list(self.model.parameters())
+        return [p for p in self.model.parameters() if p.requires_grad]
+
+    @abstractmethod
+    def losses(self, part: slice = slice(None)) -> Tensor: ...
+
+    def halves(self) -> tuple[Tensor, Tensor]:
+        middle = len(self.x) // 2
+        return self.losses(slice(middle)), self.losses(slice(middle, None))
+
+    def clear(self) -> None:
+        for p in self.params:
+            p.grad = None
+
+
+@dataclass
+class Problem(InHalves):
+    """A trunk with an output or heads, its data, and its M losses."""
+
+    model: nn.ModuleDict
+    y: Tensor
+    shape: Shape = "columns"
 
     def losses(self, part: slice = slice(None)) -> Tensor:
         features = self.model["trunk"](self.x[part])
@@ -113,14 +132,6 @@ class Problem:
         else:
             columns = [head(features).squeeze(1) for head in self.model["heads"]]  # type: ignore[attr-defined]
         return torch.stack([F.mse_loss(c, targets[:, m]) for m, c in enumerate(columns)])
-
-    def halves(self) -> tuple[Tensor, Tensor]:
-        middle = len(self.x) // 2
-        return self.losses(slice(middle)), self.losses(slice(middle, None))
-
-    def clear(self) -> None:
-        for p in self.params:
-            p.grad = None
 
 
 def problem(name: str, objectives: int, shape: Shape) -> Problem:

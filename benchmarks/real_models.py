@@ -30,6 +30,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from networks import InHalves
 from step_cost import _resident, plain, plain_halves, torchjd_backward, torchjd_modo
 from torch import Tensor, nn
 
@@ -70,33 +71,17 @@ class Setting:
 
 
 @dataclass
-class Problem:
-    """A model, a batch, and its M losses on any part of the batch.
+class Problem(InHalves):
+    """A model, a batch of token numbers or images, and its M losses on any part of the batch.
 
     Attributes:
-        model: The network.
-        x: Token numbers or images.
         score: From the network's output to M losses.
     """
 
-    model: nn.Module
-    x: Tensor
     score: Callable[[Any, Tensor], Tensor]
-
-    @property
-    def params(self) -> list[nn.Parameter]:
-        return [p for p in self.model.parameters() if p.requires_grad]
 
     def losses(self, part: slice = slice(None)) -> Tensor:
         return self.score(self.model(self.x[part]).logits, self.x[part])
-
-    def halves(self) -> tuple[Tensor, Tensor]:
-        middle = len(self.x) // 2
-        return self.losses(slice(middle)), self.losses(slice(middle, None))
-
-    def clear(self) -> None:
-        for p in self.params:
-            p.grad = None
 
 
 def by_token(objectives: int, logits: Tensor, tokens: Tensor) -> Tensor:

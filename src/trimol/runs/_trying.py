@@ -220,8 +220,7 @@ class Trying:
         while (more := self._beyond()) and done < allowed and not self._late("edges"):
             done += 1
             self.stage(f"beyond the ends of the grid, {done}")
-            runs = self.plan.steps * self.plan.tuning_seeds
-            self.folders.count.total += sum(map(len, more.values())) * runs
+            self._expect(more, self.plan.tuning_seeds)
             self._try(more)
         self._stop("edges", done)
 
@@ -265,6 +264,10 @@ class Trying:
                 each = runs[place * len(seeds) : (place + 1) * len(seeds)]
                 attempt = self._attempt(candidate, each)
                 self.attempts[name][self.series[name].key(candidate)] = attempt
+
+    def _expect(self, settings: Mapping[str, Sequence[object]], seeds: int) -> None:
+        """Count the steps of settings that are tried beyond the grids: progress goes by them."""
+        self.folders.count.total += sum(map(len, settings.values())) * self.plan.steps * seeds
 
     def _attempt(self, candidate: Candidate, runs: Executed) -> Attempt:
         """What runs with the tuning seeds come to, and those with further ones, if any."""
@@ -321,7 +324,7 @@ class Trying:
                 break
             done += 1
             self.stage(f"{'close ' if again else ''}around the best so far, {done}")
-            self.folders.count.total += sum(map(len, more.values())) * self.plan.steps * seeds
+            self._expect(more, seeds)
             before = {name: self._best(name).value for name in more}
             self._try(more, again=again)
             for name in more:
@@ -419,7 +422,7 @@ class Trying:
         self._stop("again", 1)
         self.stage("the best settings with further seeds")
         seeds, best = self.plan.seeds_again, {name: self._shortlist(name) for name in self.series}
-        self.folders.count.total += len(seeds) * self.plan.steps * sum(map(len, best.values()))
+        self._expect(best, len(seeds))
         wanted = [
             (self.series[name], attempt.candidate, seed)
             for name, own in best.items()
