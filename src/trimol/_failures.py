@@ -5,6 +5,9 @@ the program and keeps its traceback. For callers of the library they are the usu
 ``ValueError`` and ``TypeError``.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class UserError(Exception):
     """The message is one line that names what was given, what was found and what to do."""
@@ -28,3 +31,12 @@ class RunError(UserError):
 
 class Diverged(RunError):
     """A loss is NaN or infinite."""
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """What may have been meant, for the middle of a message; empty where nothing is near.
+
+    >>> meant("modu", ["static", "modo"]), meant("x", ["static", "modo"])
+    (' (did you mean modo?)', '')
+    """
+    return "".join(f" (did you mean {near}?)" for near in get_close_matches(name, [*known], n=1))

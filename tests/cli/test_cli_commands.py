@@ -282,7 +282,7 @@ def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["compare", "line.py", "--set", "modo.gamma=-1"], "gamma must be a finite number of at"),
         (["report", "nowhere"], "DIR must be a folder with runs in it, found 'nowhere'"),
         (["methods", "mood"], "unknown method 'mood'"),
-        (["tasks", "more"], "more"),
+        (["tasks", "more"], "unknown task 'more'"),
     ],
     ids=lambda found: " ".join(found) if isinstance(found, list) else "",
 )

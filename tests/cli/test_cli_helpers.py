@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from trimol import tasks
 from trimol.cli import COMMANDS, main
 from trimol.cli._lines import wrapped
 from trimol.cli._live import shown
@@ -110,6 +111,8 @@ def test_a_shell_that_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["methods", "modu"], "unknown method 'modu' (did you mean modo?): the methods are"),
         (["run", "digits", "--method", "MGDA"], "unknown method 'MGDA' (did you mean mgda?)"),
+        (["tasks", "Digit"], "unknown task 'Digit' (did you mean digits?): the tasks are"),
+        (["run", "dgits"], "found 'dgits' (did you mean digits?)"),
         (["comapre"], "unknown command 'comapre' (did you mean compare?): the commands are"),
     ],
 )
@@ -126,6 +129,22 @@ def test_every_hyperparameter_is_explained(method: str, capsys: pytest.CaptureFi
     (described,) = json.loads(capsys.readouterr().out)
     assert described["meaning"].keys() == described["hyperparameters"].keys()
     assert all(described["meaning"].values()), described["meaning"]
+
+
+@pytest.mark.parametrize("task", tasks.names())
+def test_every_option_of_a_task_is_explained(task: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tasks", task, "--json"]) == 0
+    (described,) = json.loads(capsys.readouterr().out)
+    assert described["meaning"].keys() == described["options"].keys()
+    assert all(described["meaning"].values()), described["meaning"]
+
+
+def test_a_task_is_shown_as_its_options_are_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tasks", "funnel"]) == 0
+    said = capsys.readouterr().out
+    for typed in ("seed=0", "strength=1.0", "sparse=true", "only=none"):
+        assert f"--option {typed} " in said
+    assert "Losses: click, conversion" in said
 
 
 def test_the_toy_runs_with_defaults(tmp_path: object, capsys: pytest.CaptureFixture[str]) -> None:

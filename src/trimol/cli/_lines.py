@@ -37,3 +37,19 @@ def wrapped(text: str, width: int | None, *, indent: int = 0, whole: str = "") -
         break_on_hyphens=False,
         drop_whitespace=True,
     ).replace(_HELD, " ")
+
+
+def explain(term: str, docstring: str, *, column: int = 24) -> None:
+    """Print what can be typed, and beside it what a docstring says of it."""
+    width = get_terminal_size().columns
+    said = f"{term:<{column - 2}}  {plain(docstring)}"
+    print(fill(said, width, initial_indent="  ", subsequent_indent=" " * (column + 2)))
+
+
+def plain(docstring: str) -> str:
+    """The words of a docstring on one line, without its marks.
+
+    >>> plain("Step size γ\\n    of ``λ``, see `MoDo`.")
+    'Step size γ of λ, see MoDo.'
+    """
+    return " ".join(docstring.replace("`", "").split())

@@ -7,8 +7,9 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from tyro.conf import Positional
 
+from trimol._failures import meant
 from trimol.cli._parse import parse
-from trimol.cli._reporting import UsageError, meant, print_json
+from trimol.cli._reporting import UsageError, print_json
 from trimol.cli._values import typed
 from trimol.methods._registry import names as methods
 from trimol.tasks._catalogue import names as tasks
@@ -91,7 +92,7 @@ def _words() -> dict[str, _Words]:
 
 def _of(name: str, command: Any) -> _Words:
     """The words of a command: tasks or methods, where it takes one, else what it says itself."""
-    if name in OF_A_TASK:
+    if name in (*OF_A_TASK, "tasks"):
         first = tasks()
     elif name == "methods":
         first = methods()

@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from shutil import get_terminal_size
-from textwrap import fill
 from typing import Annotated, Any
 
 from tyro.conf import Positional
 
 from trimol.cli import _hyperparameters as hyperparameters
-from trimol.cli._lines import say
+from trimol.cli._lines import explain, plain, say
 from trimol.cli._parse import parse
 from trimol.cli._reporting import print_json
 from trimol.cli._setup import checked_method
@@ -50,30 +48,16 @@ def _described(name: str) -> dict[str, Any]:
         "summary": source.value("summary"),
         "draws": source.value("draws"),
         "hyperparameters": {p.name: p.default for p in hyperparameters.of(name).values()},
-        "meaning": {p: _plain(source.arguments.get(p, "")) for p in hyperparameters.of(name)},
+        "meaning": {p: plain(source.arguments.get(p, "")) for p in hyperparameters.of(name)},
     }
-
-
-def _plain(words: str) -> str:
-    """The words of a docstring on one line, without its marks.
-
-    >>> _plain("Step size γ\\n    of ``λ``, see `MoDo`.")
-    'Step size γ of λ, see MoDo.'
-    """
-    return " ".join(words.replace("`", "").split())
 
 
 def _show(method: dict[str, Any]) -> None:
     say(f"{method['method']}: {method['summary']}")
     print(f"Independent mini-batches a step: {method['draws']}")
     print("Hyper-parameters, with their defaults:")
-    width = get_terminal_size().columns
     for name, default in method["hyperparameters"].items():
         shown = "none" if default is None else default
-        said = f"--{name.replace('_', '-')} {shown}"
-        meaning = method["meaning"][name]
-        print(
-            fill(f"{said:<22}  {meaning}", width, initial_indent="  ", subsequent_indent=" " * 26)
-        )
+        explain(f"--{name.replace('_', '-')} {shown}", method["meaning"][name])
     print()
     citation(method["method"])

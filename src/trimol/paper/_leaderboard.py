@@ -56,13 +56,11 @@ class Scale:
 PLACES = (
     Place("digits", 1.0, 100, 32, {"hidden": 16}),
     Place("quadratic", 0.1, 30, 16, {"samples": 100, "dimension": 10}),
-)
-MORE = (
     Place("compas", 0.01, 100, 128, {"hidden": 16}),
     Place("german", 0.01, 100, 128, {"hidden": 16}),
-    Place("toy", 0.1, 1000, 16),
-    Place("funnel", 0.01, 300, 256, {"rows": 20_000, "sparse": False}),
-    Place("poisson", 0.01, 300, 100),
+    Place("toy", 0.1, 300, 16),
+    Place("poisson", 0.01, 100, 100, {"width": 20, "depth": 3}),
+    Place("funnel", 0.01, 100, 256, {"rows": 20_000, "sparse": False}),
 )
 FACTOR = 10 ** (2 / 3)  # between the step sizes to begin with
 USUAL, FULL, QUICK = Scale(9, 18, 2, 10), Scale(9, 36, 3, 10), Scale(2, 2, 1, 2)
@@ -93,11 +91,9 @@ def leaderboard(context: Context) -> Study:
 def _asked(context: Context) -> tuple[list[Place], Scale]:
     """What is played, and how thoroughly."""
     scale = QUICK if context.quick else FULL if context.full else USUAL
-    places = [*PLACES, *MORE]
+    places = list(PLACES)
     if context.quick:
         places = [replace(place, steps=QUICK_STEPS) for place in places[:QUICK_PLACES]]
-    elif not context.full:
-        places = places[: len(PLACES)]
     return places, replace(scale, seeds=context.seeds or scale.seeds)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from trimol._failures import BadValue, UserError
+from trimol._failures import BadValue, UserError, meant
 from trimol._files import from_here
 from trimol.tasks._catalogue import get, names, outline
 
@@ -249,6 +249,7 @@ def _check_built_in(name: str) -> None:
     if name not in names():
         raise TaskError(
             f"task must be one of {', '.join(names())} or path/to/file.py:Class, found {name!r}"
+            f"{meant(name.lower(), names())}"
         )
 
 
