@@ -22,6 +22,7 @@ from trimol.runs._environment import environment, now
 from trimol.runs.diagnosis import Diagnosis, diagnose
 
 METHODS = ("upgrad", "stch")
+SCENES = {"image_size": (16, 24), "train": 48, "validation": 16, "test": 16}
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,18 @@ BUDGETS = {
     "compas": Budget(),
     "adult": Budget(),
     "funnel": Budget(batch_size=256),
+    "credit": Budget(),
+    "census": Budget(batch_size=256, options={"source": "adult"}),
     "poisson": Budget(),
     "burgers": Budget(),
+    "helmholtz": Budget(),
+    "kovasznay": Budget(),
+    "schroedinger": Budget(),
+    "mnist": Budget(),
+    "office-31": Budget(),
+    "office-home": Budget(),
+    "scenes": Budget(batch_size=8, steps=40, options=SCENES),
+    "qm9": Budget(options={"molecules": 2000, "width": 32, "blocks": 2}),
 }
 
 

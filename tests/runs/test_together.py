@@ -664,7 +664,7 @@ def test_a_worker_that_ended_before_its_work_is_noticed(code: int, how: str) -> 
         worker.pipe, worker.unit = near, None
         worker.process = SimpleNamespace(exitcode=ended, join=lambda _: None)  # type: ignore[assignment]
     with pytest.raises(RunError, match=f"a process that ran the study died .{how}"):
-        pool._listen()
+        pool.listen()
 
 
 WARNING = """

@@ -6,14 +6,23 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tyro.conf import Positional, UseAppendAction, arg
-
 from trimol.cli import _setup as setup
+from trimol.cli._common_options import (
+    STEPS,
+    AsJson,
+    BatchSize,
+    Epochs,
+    Jobs,
+    On,
+    Quiet,
+    Steps,
+    TaskName,
+    TaskOptions,
+)
 from trimol.cli._live import shown
 from trimol.cli._parse import parse
 from trimol.cli._reporting import UsageError, print_json, usage
-from trimol.cli._values import Maybe, Names, Texts, count, names, positive, typed, whole
-from trimol.cli._where import Jobs, On
+from trimol.cli._values import Maybe, Names, count, names, positive, typed, whole
 from trimol.methods._registry import BASELINE, TRIED
 
 if TYPE_CHECKING:
@@ -21,7 +30,6 @@ if TYPE_CHECKING:
 
     from trimol.runs.diagnosis import Diagnosis
 
-STEPS = 500
 OTHERWISE = 3  # the exit code of a verdict for a method, where that is asked for
 
 
@@ -39,18 +47,14 @@ class Options:
     only files that you trust.
     """
 
-    task: Positional[Annotated[str, typed(str, "TASK")]]
-    """A built-in task (see `trimol tasks`), or path/to/file.py:Class for your own."""
+    task: TaskName
     methods: Annotated[Names, typed(names, "A,B,…")] = TRIED
     """The methods that are to beat static weighting."""
     look_only: bool = False
     """Only look at plain training: a few per cent of one run."""
-    steps: Annotated[Maybe[int], typed(count, "N", unset=f"{STEPS}")] = None
-    """Steps of each run."""
-    epochs: Annotated[Maybe[int], typed(count, "N", unset="none")] = None
-    """Passes through the data (of several sets, the longest), in place of steps."""
-    batch_size: Annotated[Maybe[int], typed(count, "N", unset="per-task")] = None
-    """Samples a step, the same for all."""
+    steps: Steps = None
+    epochs: Epochs = None
+    batch_size: BatchSize = None
     trials: Annotated[Maybe[int], typed(count, "N", unset="per-task")] = None
     """Settings tried of static weighting and of each method; by default 9 for each objective and 9
     more."""
@@ -62,18 +66,15 @@ class Options:
     """The first of the seeds."""
     minutes: Annotated[Maybe[float], typed(positive, "MIN", unset="any")] = None
     """Begin no more trials after so long; the most usual settings come first."""
-    option: Annotated[UseAppendAction[Texts], arg(metavar="NAME=VALUE")] = ()
-    """An option of the task, e.g. --option hidden=128."""
+    option: TaskOptions = ()
     jobs: Jobs = None
     on: On = None
     out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK-diagnosis")] = None
     """Where to save the runs."""
     exit_code: bool = False
     """Exit with 3 where the verdict is to use a method; otherwise every verdict exits with 0."""
-    json: bool = False
-    """Print the result as JSON."""
-    quiet: bool = False
-    """Show no progress."""
+    json: AsJson = False
+    quiet: Quiet = False
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -8,10 +8,26 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import UseAppendAction, arg
 
 from trimol.cli import _method_list as method_list
 from trimol.cli import _setup as setup
+from trimol.cli._common_options import (
+    STEPS,
+    AsJson,
+    BatchSize,
+    Epochs,
+    Jobs,
+    On,
+    OptimizerName,
+    Quiet,
+    Rate,
+    Retry,
+    Schedule,
+    Steps,
+    TaskName,
+    TaskOptions,
+)
 from trimol.cli._live import shown
 from trimol.cli._parse import parse
 from trimol.cli._reporting import UsageError, print_json, usage
@@ -23,21 +39,15 @@ from trimol.cli._values import (
     count,
     names,
     numbers,
-    optimizer_name,
-    positive,
-    schedule_name,
     typed,
     whole,
 )
-from trimol.cli._where import Jobs, On
 from trimol.methods._registry import SPREADING, spreading
 from trimol.tasks._catalogue import CONDITIONED
 
 if TYPE_CHECKING:
     from trimol.runs import Front
     from trimol.runs._variants import Variant
-
-STEPS = 500
 
 
 @dataclass(frozen=True)
@@ -51,8 +61,7 @@ class Options:
     only files that you trust.
     """
 
-    task: Positional[Annotated[str, typed(str, "TASK")]]
-    """A built-in task (see `trimol tasks`), or path/to/file.py:Class for your own."""
+    task: TaskName
     by: Annotated[Names, typed(names, "A,B,…")] = SPREADING
     """What makes the front: methods that take a preference (or train several models at once), or
     conditioned, one model that is told it; the others are compared with the first. Several settings
@@ -65,33 +74,22 @@ class Options:
     """How often each front is made."""
     reference: Annotated[Maybe[Numbers], typed(numbers, "F1,F2,…", unset="from-the-runs")] = None
     """The losses up to which the hypervolume is taken."""
-    lr: Annotated[Maybe[float], typed(positive, "ALPHA", unset="per-task")] = None
-    """Step size of every method that is not given its own; by default what the task has."""
-    schedule: Annotated[Maybe[str], typed(schedule_name, "NAME", unset="constant")] = None
-    """How the step size falls to 0 over the steps: constant (it stays), linear or cosine."""
-    optimizer: Annotated[Maybe[str], typed(optimizer_name, "NAME", unset="per-task")] = None
-    """sgd, momentum (SGD with 0.9), nesterov, adam, adamw, rmsprop or adagrad, as torch has them;
-    by default what the task has."""
-    steps: Annotated[Maybe[int], typed(count, "N", unset=f"{STEPS}")] = None
-    """Steps of each run."""
-    epochs: Annotated[Maybe[int], typed(count, "N", unset="none")] = None
-    """Passes through the data (of several sets, the longest), in place of steps."""
-    batch_size: Annotated[Maybe[int], typed(count, "N", unset="per-task")] = None
-    """Samples a step, the same for every method."""
+    lr: Rate = None
+    schedule: Schedule = None
+    optimizer: OptimizerName = None
+    steps: Steps = None
+    epochs: Epochs = None
+    batch_size: BatchSize = None
     set: Annotated[UseAppendAction[Texts], arg(metavar="METHOD.NAME=VALUE")] = ()
     """A step size, schedule or hyper-parameter, e.g. --set stch.mu=0.01; by default the task's."""
-    option: Annotated[UseAppendAction[Texts], arg(metavar="NAME=VALUE")] = ()
-    """An option of the task, e.g. --option hidden=128."""
+    option: TaskOptions = ()
     jobs: Jobs = None
     on: On = None
-    retry: bool = False
-    """Train runs again that diverged before; those that failed for another reason always are."""
+    retry: Retry = False
     out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK-front")] = None
     """Where to save the runs."""
-    json: bool = False
-    """Print the result as JSON."""
-    quiet: bool = False
-    """Show no progress."""
+    json: AsJson = False
+    quiet: Quiet = False
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -6,21 +6,25 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from tyro.conf import Positional, UseAppendAction, arg
-
 from trimol.cli import _hyperparameters as hyperparameters
 from trimol.cli import _setup as setup
+from trimol.cli._common_options import (
+    AsJson,
+    Epochs,
+    OptimizerName,
+    Quiet,
+    Schedule,
+    TaskName,
+    TaskOptions,
+)
 from trimol.cli._live import shown
 from trimol.cli._parse import parse, split_flags
 from trimol.cli._reporting import print_json, speaks, usage
 from trimol.cli._values import (
     Maybe,
-    Texts,
     count,
     nonnegative,
-    optimizer_name,
     positive,
-    schedule_name,
     typed,
     whole,
 )
@@ -46,21 +50,16 @@ class Options:
     write --method.lr, --method.seed.
     """
 
-    task: Positional[Annotated[str, typed(str, "TASK")]]
-    """A built-in task (see `trimol tasks`), or path/to/file.py:Class for your own."""
+    task: TaskName
     method: Annotated[str, typed(str, "NAME")] = DEFAULT
     """The method that weighs the losses (see `trimol methods`)."""
     lr: Annotated[Maybe[float], typed(positive, "ALPHA", unset="per-task")] = None
     """Step size; by default the task's for the method, with its own optimizer; else torch's."""
-    schedule: Annotated[Maybe[str], typed(schedule_name, "NAME", unset="constant")] = None
-    """How the step size falls to 0 over the steps: constant (it stays), linear or cosine."""
-    optimizer: Annotated[Maybe[str], typed(optimizer_name, "NAME", unset="per-task")] = None
-    """sgd, momentum (SGD with 0.9), nesterov, adam, adamw, rmsprop or adagrad, as torch has them;
-    by default what the task has."""
+    schedule: Schedule = None
+    optimizer: OptimizerName = None
     steps: Annotated[Maybe[int], typed(count, "N", unset=f"{STEPS}")] = None
     """Steps to take."""
-    epochs: Annotated[Maybe[int], typed(count, "N", unset="none")] = None
-    """Passes through the data (of several sets, the longest), in place of steps."""
+    epochs: Epochs = None
     batch_size: Annotated[Maybe[int], typed(count, "N", unset="per-task")] = None
     """Samples a step, split where the method takes several draws."""
     seed: Annotated[int, typed(whole, "N")] = 0
@@ -79,16 +78,13 @@ class Options:
     """Steps between checkpoints; 0 to save one only when interrupted."""
     precision: Literal["no", "bf16", "fp16"] = "no"
     """Mixed precision; `no` leaves the model as it is."""
-    option: Annotated[UseAppendAction[Texts], arg(metavar="NAME=VALUE")] = ()
-    """An option of the task, e.g. --option hidden=128."""
+    option: TaskOptions = ()
     out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/...")] = None
     """Where to save the run."""
     resume: bool = False
     """Continue a run that was stopped."""
-    json: bool = False
-    """Print the result as JSON."""
-    quiet: bool = False
-    """Show no progress."""
+    json: AsJson = False
+    quiet: Quiet = False
 
 
 def main(arguments: Sequence[str]) -> int:

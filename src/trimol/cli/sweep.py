@@ -6,10 +6,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import UseAppendAction, arg
 
 from trimol.cli import _setup as setup
 from trimol.cli import _space_list as space_list
+from trimol.cli._common_options import (
+    STEPS,
+    AsJson,
+    BatchSize,
+    Epochs,
+    Jobs,
+    On,
+    OptimizerName,
+    Quiet,
+    Steps,
+    TaskName,
+    TaskOptions,
+)
 from trimol.cli._live import shown
 from trimol.cli._parse import parse
 from trimol.cli._reporting import print_json, usage
@@ -20,19 +33,15 @@ from trimol.cli._values import (
     choice,
     count,
     names,
-    optimizer_name,
     positive,
     schedule_name,
     typed,
     whole,
 )
-from trimol.cli._where import Jobs, On
 from trimol.methods._registry import BASELINE, DEFAULT
 
 if TYPE_CHECKING:
     from trimol.runs import Sweep, SweepPlan
-
-STEPS = 500
 
 
 def _rates(text: str) -> Any:
@@ -60,8 +69,7 @@ class Options:
     at.
     """
 
-    task: Positional[Annotated[str, typed(str, "TASK")]]
-    """A built-in task (see `trimol tasks`), or path/to/file.py:Class for your own."""
+    task: TaskName
     methods: Annotated[Names, typed(names, "A,B,…")] = (BASELINE, DEFAULT)
     """The methods."""
     lr: Annotated[Maybe[str], typed(_rates, "SPACE", unset="per-task")] = None
@@ -82,25 +90,17 @@ class Options:
     """Runs of each trial."""
     seed: Annotated[int, typed(whole, "N")] = 0
     """Decides what Optuna proposes."""
-    optimizer: Annotated[Maybe[str], typed(optimizer_name, "NAME", unset="per-task")] = None
-    """sgd, momentum (SGD with 0.9), nesterov, adam, adamw, rmsprop or adagrad, as torch has them;
-    by default what the task has."""
-    steps: Annotated[Maybe[int], typed(count, "N", unset=f"{STEPS}")] = None
-    """Steps of each run."""
-    epochs: Annotated[Maybe[int], typed(count, "N", unset="none")] = None
-    """Passes through the data (of several sets, the longest), in place of steps."""
-    batch_size: Annotated[Maybe[int], typed(count, "N", unset="per-task")] = None
-    """Samples a step, the same for every method."""
-    option: Annotated[UseAppendAction[Texts], arg(metavar="NAME=VALUE")] = ()
-    """An option of the task, e.g. --option validation=287."""
+    optimizer: OptimizerName = None
+    steps: Steps = None
+    epochs: Epochs = None
+    batch_size: BatchSize = None
+    option: TaskOptions = ()
     jobs: Jobs = None
     on: On = None
     out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK-sweep")] = None
     """Where to save the trials."""
-    json: bool = False
-    """Print the result as JSON."""
-    quiet: bool = False
-    """Show no progress."""
+    json: AsJson = False
+    quiet: Quiet = False
 
 
 def main(arguments: Sequence[str]) -> int:

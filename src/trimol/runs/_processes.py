@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 
+from trimol.runs._dispatch import Dispatch
 from trimol.runs._journal import Watch
-from trimol.runs._signals import Interrupted, noting_signals
+from trimol.runs._signals import Interrupted
 from trimol.runs._together import Unit
 from trimol.runs._worker import PATIENCE, Leave, Teller, leave, outcome, prepare
 from trimol.training import Diverged, RunError
@@ -88,42 +89,33 @@ class _Worker:
             raise self.dead() from None
 
 
-class _Pool:
-    """Workers that are given the next unit, the longest first, when they are done with one."""
+class _Pool(Dispatch):
+    """Workers that are given the next unit when they are done with one."""
 
     def __init__(self, units: Sequence[Unit], jobs: int, watch: Watch | None) -> None:
-        self.watch = watch
-        self.left = sorted(units, key=lambda unit: unit.steps, reverse=True)
-        self.diverged: dict[Path, Diverged] = {}
+        super().__init__(units, watch)
         context = multiprocessing.get_context("spawn")  # a fork would inherit torch's threads
         threads = max(1, torch.get_num_threads() // jobs)
         self.workers = [_Worker(context, threads) for _ in range(jobs)]
 
-    def run(self) -> dict[Path, Diverged]:
-        """Those that diverged, by their folders."""
-        with noting_signals() as noted:
-            for worker in self.workers:
-                worker.start()
-            try:
-                while self.left or any(worker.unit for worker in self.workers):
-                    if noted.signal is not None:
-                        raise Interrupted(
-                            "interrupted; every run is saved where it was: run the same command "
-                            "again to go on",
-                            noted.code,
-                        )
-                    self._hand_out()
-                    self._listen()
-            finally:
-                self._end()
-        return self.diverged
+    def begin(self) -> None:
+        """Start the workers."""
+        for worker in self.workers:
+            worker.start()
 
-    def _hand_out(self) -> None:
+    @property
+    def busy(self) -> bool:
+        """Whether a worker has not answered yet."""
+        return any(worker.unit for worker in self.workers)
+
+    def hand_out(self) -> None:
+        """A unit to every worker without one."""
         for worker in self.workers:
             if worker.unit is None and self.left:
                 worker.give(self.left.pop(0))
 
-    def _listen(self) -> None:
+    def listen(self) -> None:
+        """Hear every worker that has something to say."""
         ready = wait([worker.pipe for worker in self.workers], PATIENCE)
         for worker in self.workers:
             if worker.pipe in ready:
@@ -145,7 +137,7 @@ class _Pool:
         else:
             self.diverged |= news
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Ask workers that are still busy to save and stop, and wait until they have."""
         try:
             for worker in self.workers:

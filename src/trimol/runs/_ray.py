@@ -31,10 +31,11 @@ from trimol._version import __version__
 from trimol.runs import store
 from trimol.runs._board import Board
 from trimol.runs._cluster import connect
+from trimol.runs._dispatch import Dispatch
 from trimol.runs._journal import Watch
 from trimol.runs._lock import FILE as LOCK
 from trimol.runs._lock import InUse
-from trimol.runs._signals import Interrupted, noting_signals
+from trimol.runs._signals import Interrupted
 from trimol.runs._storage import make_folder, say, write
 from trimol.runs._together import Unit
 from trimol.runs._worker import PATIENCE, Teller, leave, outcome, prepare
@@ -165,17 +166,16 @@ def _absolute(unit: Unit) -> Unit:
     return replace(unit, jobs=jobs, file=None if unit.file is None else unit.file.absolute())
 
 
-class _Launch:
-    """Units that are handed out to a cluster, the longest first."""
+class _Launch(Dispatch):
+    """Units that are handed out to a cluster."""
 
     def __init__(
         self, ray: Any, units: Sequence[Unit], terms: Terms, watch: Watch | None, most: int
     ) -> None:
-        self.ray, self.terms, self.watch, self.most = ray, terms, watch, most
-        self.left = sorted(units, key=lambda unit: unit.steps, reverse=True)
+        super().__init__(units, watch)
+        self.ray, self.terms, self.most = ray, terms, most
         self.going: dict[Any, Unit] = {}  # by the reference to a task's outcome
         self.losses: Counter[Path] = Counter()  # by a unit's first folder
-        self.diverged: dict[Path, Diverged] = {}
         # Whether a GPU is used is decided here, as without Ray.
         needs = {"num_cpus": 1, "num_gpus": int(torch.cuda.is_available())}
         self.task = ray.remote(max_retries=0, **needs)(perform)
@@ -183,30 +183,20 @@ class _Launch:
         remote = ray.remote(num_cpus=0, resources=head, max_restarts=-1, max_task_retries=-1)
         self.board = remote(Board).remote()
 
-    def run(self) -> dict[Path, Diverged]:
-        """Those that diverged, by their folders."""
-        with noting_signals() as noted:
-            try:
-                while self.left or self.going:
-                    if noted.signal is not None:
-                        raise Interrupted(
-                            "interrupted; every run is saved where it was: run the same command "
-                            "again to go on",
-                            noted.code,
-                        )
-                    self._hand_out()
-                    self._listen()
-            finally:
-                self._end()
-        return self.diverged
+    @property
+    def busy(self) -> bool:
+        """Whether a task has not answered yet."""
+        return bool(self.going)
 
-    def _hand_out(self) -> None:
+    def hand_out(self) -> None:
+        """As many tasks as there may be at a time."""
         while self.left and len(self.going) < self.most:
             unit = self.left.pop(0)
             again = self.losses[unit.folders[0]] > 0
             self.going[self.task.remote(unit, self.terms, self.board, again)] = unit
 
-    def _listen(self) -> None:
+    def listen(self) -> None:
+        """Take what tasks say, and what has become of them."""
         ready, _ = self.ray.wait(list(self.going), timeout=PATIENCE)
         for news in self.ray.get(self.board.take.remote()):
             if isinstance(news, str):
@@ -251,7 +241,7 @@ class _Launch:
         say(f"a Ray worker was lost at {first} ({why}): another goes on with it")
         self.left.insert(0, unit)
 
-    def _end(self) -> None:
+    def end(self) -> None:
         """Ask tasks that are still at work to save and stop, and wait until they have."""
         try:
             for reference in self.going:

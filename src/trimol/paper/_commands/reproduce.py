@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from trimol.cli._common_options import AsJson, On, Quiet
 from trimol.cli._lines import say
 from trimol.cli._live import shown
 from trimol.cli._parse import parse
 from trimol.cli._reporting import UsageError, print_json, usage
 from trimol.cli._values import Maybe, Texts, count, typed
-from trimol.cli._where import On
 from trimol.paper import _studies as studies
 
 if TYPE_CHECKING:
@@ -52,10 +52,8 @@ class Options:
     on: On = None
     out: Annotated[Path, typed(Path, "DIR")] = Path("runs/reproduce")
     """Where studies are kept, each in a folder of its own."""
-    json: bool = False
-    """Print the result as JSON."""
-    quiet: bool = False
-    """Show no progress."""
+    json: AsJson = False
+    quiet: Quiet = False
 
 
 def main(arguments: Sequence[str]) -> int:
