@@ -5,6 +5,20 @@ the program and keeps its traceback. For callers of the library they are the usu
 ``ValueError`` and ``TypeError``.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def meant(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """What may have been meant, for the middle of a message; empty where nothing is near.
+
+    >>> meant("modu", ["static", "modo"]), meant("MoDo", ["static", "modo"]), meant("x", ["modo"])
+    (' (did you mean modo?)', ' (did you mean modo?)', '')
+    """
+    small = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), small, n=1)
+    return "".join(f" (did you mean {prefix}{small[each]}?)" for each in near)
+
 
 class UserError(Exception):
     """The message is one line that names what was given, what was found and what to do."""

@@ -17,10 +17,11 @@ from importlib import import_module
 from typing import Protocol
 
 from trimol._extras import require
+from trimol._failures import meant
 from trimol._outline import first_line
 from trimol._registration import announced
 from trimol._version import __version__
-from trimol.cli._reporting import INTERRUPTED, TERMINATED, UsageError, meant, reported, speaks
+from trimol.cli._reporting import INTERRUPTED, TERMINATED, UsageError, reported, speaks
 
 _RUNS = ("run", "compare", "diagnose", "sweep", "front", "report", "plan")
 _LISTS = ("methods", "tasks", "data")

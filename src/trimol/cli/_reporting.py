@@ -6,9 +6,8 @@ A programming error is no such failure: it keeps its traceback.
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 
 from trimol._failures import BadType, BadValue, UserError
 
@@ -68,15 +67,6 @@ def usage() -> Iterator[None]:
         yield
     except (BadValue, BadType) as error:
         raise UsageError(str(error)) from error
-
-
-def meant(name: str, known: Iterable[str]) -> str:
-    """What may have been meant, for the middle of a message; empty where nothing is near.
-
-    >>> meant("modu", ["static", "modo"]), meant("x", ["static", "modo"])
-    (' (did you mean modo?)', '')
-    """
-    return "".join(f" (did you mean {near}?)" for near in get_close_matches(name, [*known], n=1))
 
 
 def print_json(value: object) -> None:

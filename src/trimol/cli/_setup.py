@@ -6,10 +6,10 @@ What is wrong with them is said before anything is imported, as far as their sou
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trimol._failures import BadValue
+from trimol._failures import BadValue, meant
 from trimol._outline import Parameter
 from trimol.cli._parse import pairs
-from trimol.cli._reporting import UsageError, meant, usage
+from trimol.cli._reporting import UsageError, usage
 from trimol.cli._values import any_value, of_types
 from trimol.methods._registry import names
 from trimol.tasks.loading import examine, known_options

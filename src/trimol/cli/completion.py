@@ -7,8 +7,9 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 from tyro.conf import Positional
 
+from trimol._failures import meant
 from trimol.cli._parse import parse
-from trimol.cli._reporting import UsageError, meant, print_json
+from trimol.cli._reporting import UsageError, print_json
 from trimol.cli._values import typed
 from trimol.methods._registry import names as methods
 from trimol.tasks._catalogue import names as tasks

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from trimol._failures import BadValue, UserError
+from trimol._failures import BadValue, UserError, meant
 from trimol._files import from_here
 from trimol.tasks._catalogue import get, names, outline
 
@@ -248,7 +248,8 @@ def _line(error: BaseException, file: Path) -> int | None:
 def _check_built_in(name: str) -> None:
     if name not in names():
         raise TaskError(
-            f"task must be one of {', '.join(names())} or path/to/file.py:Class, found {name!r}"
+            f"task must be one of {', '.join(names())} or path/to/file.py:Class, found "
+            f"{name!r}{meant(name, names())}"
         )
 
 
