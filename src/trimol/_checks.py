@@ -10,6 +10,8 @@ from trimol._failures import BadNumber, BadValue
 if TYPE_CHECKING:
     from torch import Tensor
 
+    Vector = Tensor | Sequence[float] | Mapping[str, float]  # M numbers, in order or by name
+
 Objectives = int | Sequence[str]  # M, or the names of the M objectives
 Names = tuple[str | int, ...]
 Value = TypeVar("Value")
@@ -61,8 +63,10 @@ def number(objectives: Objectives) -> int:
     return len(names(objectives))
 
 
-def in_order(name: str, values: Mapping[str, Value], known: Names) -> list[Value]:
+def in_order(name: str, values: Mapping[str, Value], known: Names, lack: str = "") -> list[Value]:
     """What was given by the objectives' names, in their order: each exactly once.
+
+    ``lack`` says what to do about one that is not there.
 
     >>> in_order("losses", {"cvr": 2.0, "ctr": 1.0}, ("ctr", "cvr"))
     [1.0, 2.0]
@@ -77,7 +81,7 @@ def in_order(name: str, values: Mapping[str, Value], known: Names) -> list[Value
             raise BadValue(f"{name} must be by the names {listed}, found {key!r}{hint}")
     for each in known:
         if each not in values:
-            raise BadValue(f"{name} must have {listed}, found none for {each!r}")
+            raise BadValue(f"{name} must have {listed}, found none for {each!r}{lack}")
     return [values[each] for each in known]  # type: ignore[index]
 
 
@@ -149,10 +153,12 @@ def one_of(name: str, value: str, known: Sequence[str]) -> None:
         raise BadValue(f"{name} must be {' or '.join(map(repr, known))}, found {value!r}")
 
 
-def vector(name: str, value: "Tensor | Sequence[float]", objectives: Objectives) -> "Tensor":
-    """Finite numbers, one per objective, in float64."""
+def vector(name: str, value: "Vector", objectives: Objectives) -> "Tensor":
+    """Finite numbers, one per objective, in order or by name, in float64."""
     import torch  # where there are tensors it is there; what checks numbers only does not need it
 
+    if isinstance(value, Mapping):
+        value = in_order(name, value, names(objectives))
     objectives = number(objectives)
     tensor = torch.as_tensor(value, dtype=torch.float64).detach().cpu().clone()
     if tensor.shape != (objectives,):
@@ -213,13 +219,10 @@ def _refuse_loss(rule: str, losses: "Tensor", wrong: "Tensor", why: str, called:
     )
 
 
-def weights(
-    value: "Tensor | Sequence[float] | None", objectives: Objectives, name: str = "weights"
-) -> "Tensor":
+def weights(value: "Vector | None", objectives: Objectives, name: str = "weights") -> "Tensor":
     """Finite, non-negative weights, not all zero, in float64; uniform for ``None``."""
-    objectives = number(objectives)
     if value is None:
-        value = [1 / objectives] * objectives
+        value = [1 / number(objectives)] * number(objectives)
     checked = vector(name, value, objectives)
     if (checked < 0).any() or not checked.any():
         raise BadValue(
@@ -228,9 +231,7 @@ def weights(
     return checked
 
 
-def simplex(
-    value: "Tensor | Sequence[float] | None", objectives: Objectives, name: str = "weights"
-) -> "Tensor":
+def simplex(value: "Vector | None", objectives: Objectives, name: str = "weights") -> "Tensor":
     """Weights as :func:`weights`, that sum to one (to rounding, which is then removed)."""
     checked = weights(value, objectives, name)
     total = checked.sum()

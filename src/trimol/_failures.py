@@ -9,6 +9,17 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
+def meant(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """What may have been meant, for the middle of a message; empty where nothing is near.
+
+    >>> meant("modu", ["static", "modo"]), meant("MoDo", ["static", "modo"]), meant("x", ["modo"])
+    (' (did you mean modo?)', ' (did you mean modo?)', '')
+    """
+    small = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), small, n=1)
+    return "".join(f" (did you mean {prefix}{small[each]}?)" for each in near)
+
+
 class UserError(Exception):
     """The message is one line that names what was given, what was found and what to do."""
 
@@ -31,12 +42,3 @@ class RunError(UserError):
 
 class Diverged(RunError):
     """A loss is NaN or infinite."""
-
-
-def meant(name: str, known: Iterable[str]) -> str:
-    """What may have been meant, for the middle of a message; empty where nothing is near.
-
-    >>> meant("modu", ["static", "modo"]), meant("x", ["static", "modo"])
-    (' (did you mean modo?)', '')
-    """
-    return "".join(f" (did you mean {near}?)" for near in get_close_matches(name, [*known], n=1))

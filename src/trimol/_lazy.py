@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from trimol._failures import BadValue
+from trimol._failures import BadValue, meant
 
 
 def attach(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], Any]:
@@ -72,7 +72,8 @@ def resolve(place: str) -> Any:
 def place_of(places: Mapping[str, str], name: str, kind: str = "name") -> str:
     """The place that has this name; an error that lists all names if there is none."""
     if name not in places:
-        raise BadValue(f"{kind} must be one of {', '.join(places)}, found {name!r}")
+        near = meant(name, places)
+        raise BadValue(f"{kind} must be one of {', '.join(places)}, found {name!r}{near}")
     return places[name]
 
 

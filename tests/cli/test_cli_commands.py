@@ -269,7 +269,7 @@ def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["compare", "line.py", "--set", "uw.lr=1"], "--set must name one of static, mgda, modo"),
         (
             ["compare", "line.py", "--set", "modo.gama=1"],
-            "--set modo.gama is unknown: modo has gam",
+            "--set modo.gama is unknown (did you mean --set modo.gamma?): modo has gam",
         ),
         (["compare", "line.py", "--set", "modo.gamma=x"], "--set modo.gamma must be a finite num"),
         (["compare", "line.py", "--set", "modo.lr=no"], "--set modo.lr must be a finite number ab"),

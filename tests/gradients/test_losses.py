@@ -34,7 +34,7 @@ NO_VECTOR = r"must be a 1-D tensor with one entry per objective \(or a sequence 
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda x: x.sum(), ValueError, rf"{NO_VECTOR}, found shape \(\)"),
+        (lambda x: x.sum(), ValueError, rf"{NO_VECTOR}, found shape \(\): write \[a, b\]"),
         (lambda x: x.view(3, 1), ValueError, rf"{NO_VECTOR}, found shape \(3, 1\)"),
         (lambda x: x[:0], ValueError, rf"{NO_VECTOR}, found shape \(0,\)"),
         (lambda x: x.long(), TypeError, r"must be floating point, found torch\.int64"),
@@ -60,8 +60,17 @@ def test_what_is_no_loss_vector_is_refused(make: Any, error: Any, message: str, 
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda x: [x.sum(), 2.0], TypeError, r"these\[1\] must be a scalar tensor, found float"),
-        (lambda x: [x, x.sum()], ValueError, r"these\[0\] must be a scalar, found shape \(3,\)"),
+        (
+            lambda x: [x.sum(), 2.0],
+            TypeError,
+            r"these\[1\] must be a scalar tensor, found float: a tensor with its graph, without "
+            r"\.item\(\)",
+        ),
+        (
+            lambda x: [x, x.sum()],
+            ValueError,
+            r"these\[0\] must be a scalar, found shape \(3,\): take its mean over samples",
+        ),
         (lambda x: [None], TypeError, r"these\[0\] must be a scalar tensor, found NoneType"),
     ],
 )

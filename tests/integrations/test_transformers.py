@@ -198,6 +198,16 @@ def test_mistakes_are_one_line(example: ModuleType, make: Make) -> None:
         ours.Trainer(trainer.model, trainer.args, method=trainer.method)
 
 
+def test_losses_without_outputs_and_a_name_for_a_method_are_told(make: Make) -> None:
+    trainer = make()
+    whole = trainer.losses
+    trainer.losses = lambda model, inputs: whole(model, inputs)[0]
+    with pytest.raises(ValueError, match=r"two things, .* outputs`, found a list of 2$"):
+        trainer.train()
+    with pytest.raises(TypeError, match=r"^method must be a method, .* found 'modo'$"):
+        ours.Trainer(trainer.model, trainer.args, method="modo", losses=whole)
+
+
 def test_the_example_runs(example: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
     example.main()
     assert re.search(r"^loss \d\.\d+  weights 0\.\d+, 0\.\d+$", capfd.readouterr().out, re.M)

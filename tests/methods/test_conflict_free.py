@@ -195,7 +195,7 @@ def test_mconfig_keeps_its_second_moment_where_it_would_overflow():
     method = trimol.MConFIG([x], 2)
     method(x * x)
     before = copy.deepcopy(method.state_dict())
-    with pytest.warns(RuntimeWarning, match="NaN or infinity; the weights are kept"):
+    with pytest.warns(RuntimeWarning, match="NaN or infinity; λ is kept"):
         method(1e20 * x)
     for name in ("weights", "momenta", "squares", "last", "turn"):
         assert torch.equal(method.state_dict()[name], before[name])

@@ -135,8 +135,8 @@ def said(rank: int, case: str) -> str:
 
 
 ON_SOME = (
-    "counts must be given where an objective is absent on some processes only, found objective 'b' "
-    "so, and no counts"
+    "counts must be given on every process (how many samples each loss is the mean of), found "
+    "objective 'b' absent on some processes only"
 )
 PASSES = (
     "losses must pass DistributedDataParallel's forward on every process, found some on which none "

@@ -325,7 +325,7 @@ def test_an_overflow_does_not_hide_an_entry_from_excessmtl_for_good():
     method = trimol.ExcessMTL([x], 2, lr=1.0)
     method(x * x)
     before = {name: value.clone() for name, value in method.state_dict().items()}
-    with pytest.warns(RuntimeWarning, match="NaN or infinity; the weights are kept"):
+    with pytest.warns(RuntimeWarning, match="NaN or infinity; λ is kept"):
         method(x * torch.tensor([1e20, 1.0]))
     for name in ("weights", "squares", "initial", "seen"):
         assert torch.equal(method.state_dict()[name], before[name])

@@ -56,6 +56,14 @@ def verdict(compared: Comparison) -> list[str]:
     return said(*judge_runs(finished)) if len(finished) > 1 else []
 
 
+def caution(compared: Comparison) -> list[str]:
+    """Why the verdict may call something worse that is not among the `sentences`."""
+    finished = {label: runs for label, runs in compared.runs.items() if runs}
+    if len(finished) < 2 or not any(gain.worse for gain in judge_runs(finished)[0].gains):
+        return []
+    return ["(held to the number of comparisons, which what is called worse above is not)"]
+
+
 def _ways(compared: Comparison) -> dict[str, Better]:
     """The numbers of which it is known which way is better."""
     lower: dict[str, Better] = dict.fromkeys([*objectives(compared), *ERRORS], "lower")

@@ -1,10 +1,9 @@
 """A method's hyper-parameters as flags: named and typed as in its constructor."""
 
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 from typing import Any
 
-from trimol._failures import BadValue
+from trimol._failures import BadValue, meant
 from trimol._outline import Parameter
 from trimol.cli._reporting import UsageError
 from trimol.cli._values import by_objective, of_types, reader, real_number
@@ -49,7 +48,8 @@ def read(
         name = name.replace("-", "_")
         if name not in known:
             if by != "--":
-                raise UsageError(f"{by}{flag} is unknown: {method} has {', '.join(known)}")
+                near = meant(flag, known, by)
+                raise UsageError(f"{by}{flag} is unknown{near}: {method} has {', '.join(known)}")
             raise UsageError(_unknown(method, flag, known, taken))
         try:
             if dot:
@@ -73,6 +73,5 @@ def _add(values: dict[str, Any], parameter: Parameter, objective: str, text: str
 def _unknown(method: str, flag: str, known: Collection[str], taken: Collection[str]) -> str:
     names = [f"{PREFIX}{name}" if name in taken else name for name in known]
     own = ", ".join(f"--{name.replace('_', '-')}" for name in names)
-    flags = [name.replace("_", "-") for name in taken]
-    near = [f" (did you mean --{name}?)" for name in get_close_matches(flag, flags, n=1)]
-    return f"unknown flag --{flag}{''.join(near)}: the hyper-parameters of {method} are {own}"
+    near = meant(flag, [name.replace("_", "-") for name in (*names, *taken)], "--")
+    return f"unknown flag --{flag}{near}: the hyper-parameters of {method} are {own}"

@@ -5,11 +5,11 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import tyro
 
+from trimol._failures import meant
 from trimol.cli._reporting import UsageError
 
 OptionsT = TypeVar("OptionsT")
@@ -56,7 +56,7 @@ def _check_flags(options: type[Any], arguments: Sequence[str], command: str) -> 
     for argument in arguments:
         name = _flag(argument.removeprefix("--").partition("=")[0])
         if argument.startswith("--") and name not in own and not name.startswith("tyro-"):
-            near = "".join(f" (did you mean --{n}?)" for n in get_close_matches(name, own, n=1))
+            near = meant(name, own, "--")
             raise UsageError(f"unknown flag --{name}{near} (see trimol {command} --help)")
 
 

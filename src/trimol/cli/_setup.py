@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def checked_method(name: str) -> str:
     """The name of a method, or one line that lists them all."""
     if name not in names():
-        near = meant(name.lower(), names())
+        near = meant(name, names())
         raise UsageError(f"unknown method {name!r}{near}: the methods are {', '.join(names())}")
     return name
 

@@ -218,7 +218,8 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
     console.print(_setting(comparison, options, steps, marked=bool(marked)))
     for line in findings.verdict(comparison):
         console.print(f"\n{fill(line, console.width)}")
-    _list(console, "Differences, run by run:", findings.sentences(comparison))
+    told = findings.sentences(comparison)
+    _list(console, "Differences, run by run:", told and [*told, *findings.caution(comparison)])
     _list(console, "Steps of different lengths:", step_lengths.lines(comparison))
     _list(
         console,

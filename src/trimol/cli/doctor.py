@@ -101,7 +101,8 @@ def _show(found: dict[str, Any]) -> None:
     for name, number in found["versions"].items():
         print(f"{name:<10} {number or 'missing'}")
     say(f"devices    {'; '.join(found['devices'])}", indent=11)
-    there = [f"{extra} ({number})" for extra, number in found["extras"].items() if number]
+    extras = found["extras"].items()
+    there = [f"{extra} ({EXTRAS[extra]} {number})" for extra, number in extras if number]
     missing = [extra for extra, number in found["extras"].items() if not number]
     say(f"extras     {', '.join(there) or 'none'}", indent=11)
     if missing:

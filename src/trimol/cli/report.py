@@ -41,7 +41,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print_json({"files": files, "unfinished": unfinished, "left_out": left_out})
     else:
-        print("\n".join([*files[1:], f"Open {page}"]))
+        if figures:
+            print(f"{len(figures)} figures, as SVG and PDF, in {figures[0].parent}")
+        print(f"Open {page}")
     for line in (*unfinished, *(f"left out: {line}" for line in left_out)):
         print(f"trimol: {line}", file=sys.stderr)
     return FAILED if left_out else 0

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _described(name: str) -> dict[str, Any]:
     if name not in names():
-        near = meant(name.lower(), names())
+        near = meant(name, names())
         raise UsageError(f"unknown task {name!r}{near}: the tasks are {', '.join(names())}")
     source = outline(name)
     return {

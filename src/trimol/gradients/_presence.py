@@ -153,8 +153,8 @@ class Presence:
             )
         for place in ((here > 0) & (here < 1)).nonzero().flatten().tolist() if not counted else []:
             raise BadValue(
-                f"counts must be given where an objective is absent on some processes only, found "
-                f"objective {self.called[place]!r} so, and no counts"
+                f"counts must be given on every process (how many samples each loss is the mean "
+                f"of), found objective {self.called[place]!r} absent on some processes only"
             )
 
 

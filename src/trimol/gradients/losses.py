@@ -14,13 +14,15 @@ from trimol.gradients._structure import is_stack, made_by
 Losses = Tensor | Sequence[Tensor | None] | Mapping[str, Tensor | None]
 
 
-def as_vector(losses: Losses, name: str = "losses", *, graph: bool = True) -> Tensor:
+def as_vector(
+    losses: Losses, name: str = "losses", *, graph: bool = True, called: Names = ()
+) -> Tensor:
     """``losses`` as one 1-D tensor, called ``name`` in errors; with a graph, if one is needed."""
-    vector = losses if isinstance(losses, Tensor) else _stacked(losses, name)
+    vector = losses if isinstance(losses, Tensor) else _stacked(losses, name, called)
     if vector.dim() != 1 or not len(vector):
         raise BadValue(
             f"{name} must be a 1-D tensor with one entry per objective (or a sequence of scalar "
-            f"tensors), found shape {tuple(vector.shape)}"
+            f"tensors), found shape {tuple(vector.shape)}{'' if vector.dim() else ': write [a, b]'}"
         )
     if not vector.is_floating_point():
         raise BadType(f"{name} must be floating point, found {vector.dtype}")
@@ -40,14 +42,15 @@ def loss_vector(
     0 stands for a loss that is None. Where all of them are, there is no graph.
     """
     if isinstance(losses, Mapping):
-        losses = in_order(name, losses, called)
+        lack = " (say None where the batch has no sample of it)"
+        losses = in_order(name, losses, called, lack)
     there = [True] * len(called)
     if not isinstance(losses, Tensor) and isinstance(losses, Iterable):
         given = list(losses)
         there = [loss is not None for loss in given]
         zero = next((_zero(loss) for loss in given if loss is not None), torch.zeros(()))
         losses = [zero if loss is None else loss for loss in given]
-    vector = as_vector(losses, name, graph=graph and any(there))
+    vector = as_vector(losses, name, graph=graph and any(there), called=called)
     if len(vector) != len(called):
         raise BadValue(
             f"{name} must have {len(called)} entries, one per objective, found {len(vector)}"
@@ -65,13 +68,15 @@ def loss_vectors(
 ) -> tuple[list[Tensor], list[list[bool]]]:
     """One vector of M losses for each draw, and which of its objectives are there."""
     read = [
-        loss_vector(losses, called, f"losses (draw {i + 1})", graph=graph)
+        loss_vector(
+            losses, called, f"losses (draw {i + 1})" if len(draws) > 1 else "losses", graph=graph
+        )
         for i, losses in enumerate(draws)
     ]
     return [vector for vector, _ in read], [there for _, there in read]
 
 
-def _stacked(losses: Losses, name: str) -> Tensor:
+def _stacked(losses: Losses, name: str, called: Names) -> Tensor:
     if isinstance(losses, Mapping):
         raise BadType(
             f"{name} must be a 1-D tensor or a sequence of scalar tensors, found a mapping: pass "
@@ -84,10 +89,16 @@ def _stacked(losses: Losses, name: str) -> Tensor:
         )
     entries = list(losses)
     for m, entry in enumerate(entries):
+        own = f"{name}[{(called[m] if m < len(called) else m)!r}]"
         if not isinstance(entry, Tensor):
-            raise BadType(f"{name}[{m}] must be a scalar tensor, found {type(entry).__name__}")
+            kind = type(entry).__name__
+            hint = ": a tensor with its graph, without .item()" if kind == "float" else ""
+            raise BadType(f"{own} must be a scalar tensor, found {kind}{hint}")
         if entry.numel() != 1:
-            raise BadValue(f"{name}[{m}] must be a scalar, found shape {tuple(entry.shape)}")
+            shape = tuple(entry.shape)
+            raise BadValue(
+                f"{own} must be a scalar, found shape {shape}: take its mean over samples"
+            )
     if not entries:
         raise BadValue(f"{name} must hold at least one loss, found an empty sequence")
     # A scalar needs no reshaping, which would be a node more in each of their graphs.

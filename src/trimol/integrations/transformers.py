@@ -20,7 +20,7 @@ from torch import Tensor
 
 from trimol import _digests as digests
 from trimol._extras import require
-from trimol._failures import BadValue, RunError
+from trimol._failures import BadType, BadValue, RunError
 from trimol._files import from_here, replace
 from trimol.data import dealt
 from trimol.gradients import Losses
@@ -63,6 +63,8 @@ class MultiObjective:
                 "model_init must be None: the method has the parameters of one model, and another "
                 "would be made"
             )
+        if not isinstance(method, Method):
+            raise BadType(f"method must be a method, such as trimol.MoDo(…), found {method!r}")
         super().__init__(*arguments, **options)
         trainer: Any = self
         _check_fit(trainer, method)
@@ -81,8 +83,8 @@ class MultiObjective:
         assert self.losses is not None
         whole = self.method.evaluates or not self.method.due
         first, *more = dealt(inputs, 1 if whole else self.method.draws)
-        losses, outputs = self.losses(model, first)
-        others = (None if part is first else self.losses(model, part)[0] for part in more)
+        losses, outputs = _pair(self.losses(model, first))
+        others = (None if part is first else _pair(self.losses(model, part))[0] for part in more)
         loss = self.method(losses, *others)
         # Outputs are asked for in evaluation, where the batch is whole.
         return (loss, outputs) if return_outputs else loss
@@ -117,6 +119,22 @@ class Trainer(MultiObjective, _theirs.Trainer):  # type: ignore[misc]
         arguments: What ``transformers.Trainer`` takes by place: the model, its arguments, …
         options: What ``transformers.Trainer`` takes by name.
     """
+
+
+def _pair(told: Any) -> tuple[Losses, Any]:
+    """What the user's function gave: the losses, and the model's outputs."""
+    scalars = isinstance(told, tuple) and all(isinstance(t, Tensor) and not t.dim() for t in told)
+    if not isinstance(told, tuple) or len(told) != 2 or scalars:
+        raise BadValue(
+            "losses must give two things, the losses and the model's outputs (or None): "
+            f"`return [a, b], outputs`, found {'losses alone' if scalars else _kind(told)}"
+        )
+    return told
+
+
+def _kind(told: Any) -> str:
+    length = f" of {len(told)}" if isinstance(told, tuple | list | dict) else ""
+    return f"a {type(told).__name__}{length}"
 
 
 def _check_fit(trainer: Any, method: Method) -> None:

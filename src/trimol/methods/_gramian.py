@@ -1,7 +1,7 @@
 """What the methods have in common whose weights are a function of the Gramian alone."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 import torch
@@ -34,7 +34,7 @@ class GramianMethod(Method):
         params: Iterable[Tensor],
         objectives: Objectives,
         *,
-        weights: Tensor | Sequence[float] | None = None,
+        weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         chunk: int | None = None,
         **options: Unpack[StepOptions],
     ) -> None:

@@ -6,9 +6,14 @@ that means what it means in the base class.
 """
 
 import inspect
+from collections.abc import Callable, Mapping
 from types import FunctionType
+from typing import Any, TypeVar
 
 from trimol._docstrings import arguments, with_arguments
+from trimol._failures import BadType, meant
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def inherit_arguments(cls: type) -> None:
@@ -18,6 +23,24 @@ def inherit_arguments(cls: type) -> None:
         _complete_signature(own, next(b.__init__ for b in cls.__mro__[1:] if "__init__" in vars(b)))  # type: ignore[misc]
     if "__doc__" in vars(cls) and cls.__doc__:
         cls.__doc__ = _completed(cls)
+
+
+def without_rest(function: Function) -> Function:
+    """Hide ``**unknown``, which is there to be refused, from ``inspect.signature`` and help."""
+    signature = inspect.signature(function)
+    named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    function.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
+    return function
+
+
+def refuse_unknown(cls: type, unknown: Mapping[str, object]) -> None:
+    """Say what a method is called with that it does not know, and what it knows."""
+    known = [p.name for p in inspect.signature(cls).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    for name in unknown:
+        raise BadType(
+            f"{cls.__name__} has no argument {name!r}{meant(name, known)}: it has "
+            f"{', '.join(known)}"
+        )
 
 
 def _complete_signature(own: FunctionType, above: FunctionType) -> None:

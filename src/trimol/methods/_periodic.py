@@ -1,7 +1,7 @@
 """What the methods have in common that compare the losses of one period with the last one's."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Unpack
 
 import torch
@@ -26,7 +26,7 @@ class PeriodicMethod(Method):
         objectives: Objectives,
         *,
         period: int,
-        weights: Tensor | Sequence[float] | None = None,
+        weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         **options: Unpack[StepOptions],
     ) -> None:
         super().__init__(params, objectives, weights=checks.simplex(weights, objectives), **options)

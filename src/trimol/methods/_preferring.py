@@ -1,6 +1,6 @@
 """What the methods have in common that look for the point of the front that a preference names."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Unpack
 
 import torch
@@ -15,7 +15,7 @@ from trimol.methods.base import Method, Objectives, Options
 class PreferringOptions(Options, total=False):
     """The keywords that these methods share."""
 
-    prefer: Tensor | Sequence[float] | None
+    prefer: Tensor | Sequence[float] | Mapping[str, float] | None
     ideal: Tensor | Sequence[float] | None
 
 
@@ -41,7 +41,7 @@ class PreferringMethod(Method):
         params: Iterable[Tensor],
         objectives: Objectives,
         *,
-        prefer: Tensor | Sequence[float] | None = None,
+        prefer: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         ideal: Tensor | Sequence[float] | None = None,
         **options: Unpack[Options],
     ) -> None:

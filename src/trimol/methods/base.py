@@ -4,7 +4,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, Self, TypedDict, get_args
+from typing import Any, ClassVar, Literal, Never, Self, TypedDict, get_args
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from trimol.gradients.losses import loss_vectors
 from trimol.maths._numerics import is_finite
 from trimol.methods import _handshake as handshake
 from trimol.methods._info import Info
-from trimol.methods._inherited import inherit_arguments
+from trimol.methods._inherited import inherit_arguments, refuse_unknown, without_rest
 from trimol.methods._reach import Reach
 from trimol.methods._restart import look_at_optimizer
 
@@ -57,7 +57,7 @@ class StepOptions(TypedDict, total=False):
 class Options(StepOptions, total=False):
     """These, and λ at the start."""
 
-    weights: Tensor | Sequence[float] | None
+    weights: Tensor | Sequence[float] | Mapping[str, float] | None
 
 
 class Method(nn.Module):
@@ -73,7 +73,7 @@ class Method(nn.Module):
             are not given here (task heads) see ``heads``.
         objectives: M, the number of losses; or their names, ``["ctr", "cvr"]``: then losses may be
             given by name, in any order, and what the method says speaks of them so.
-        weights: λ at the start; uniform by default.
+        weights: λ at the start, in order or by name; uniform by default.
         every: Compute new weights every so many steps only, and keep them in between. A step that
             keeps them needs one loss vector only, however many `draws` the others take.
         cost: In place of ``every``: how much new weights may cost, on the average over steps, as a
@@ -139,12 +139,13 @@ class Method(nn.Module):
         super().__init_subclass__(**options)
         inherit_arguments(cls)
 
+    @without_rest
     def __init__(
         self,
         params: Iterable[Tensor],
         objectives: Objectives,
         *,
-        weights: Tensor | Sequence[float] | None = None,
+        weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         every: int = 1,
         cost: float | None = None,
         length: Length = "own",
@@ -153,13 +154,15 @@ class Method(nn.Module):
         optimizer: Optimizer | None = None,
         metric: Metric = "step",
         guard: bool = False,
+        **unknown: Never,
     ) -> None:
         super().__init__()
+        refuse_unknown(type(self), unknown)
         self.params = tuple(checked(params, real=False))
         self.names = checks.names(objectives)
         self.objectives = len(self.names)
         self._start: dict[str, Tensor] = {}
-        start = checks.weights(weights, self.objectives).to(_home(self.params[0].device))
+        start = checks.weights(weights, objectives).to(_home(self.params[0].device))
         self.every = checks.count("every", every)
         self.cost = None if cost is None else checks.positive("cost", cost)
         if cost is not None and every != 1:
@@ -609,9 +612,13 @@ class Method(nn.Module):
         return ", ".join(f"{name}={_brief(value)}" for name, value in shown.items())
 
     def _update(self, evidence: Evidence) -> bool:
-        """Take new weights; keep the old ones if the gradients are not finite."""
+        """Take new weights; keep the old ones if the losses or the gradients are not finite."""
+        wanted = [self.names.index(name) for name in self.wanted]
         try:
-            kept = self.commit(self.weigh(evidence)) is not None
+            told = self.weigh(evidence)
+            # The mean of no samples is NaN with gradients of 0, which would look like evidence.
+            broken = None if is_finite(evidence.losses[wanted]) else torch.tensor(True)
+            kept = self.commit(told, broken) is not None
         except NonFinite:
             kept = True
         if not kept:
@@ -619,19 +626,32 @@ class Method(nn.Module):
         self.skipped.add_(1)
         if self.skipped == 1:
             warnings.warn(
-                f"{type(self).__name__}: gradients with NaN or infinity; the weights are kept "
-                "as they are (counted in info.skipped, said once)",
+                f"{type(self).__name__}: {self._not_finite(evidence.losses)}; λ is kept as it is "
+                "(counted in info.skipped, said once)",
                 RuntimeWarning,
                 stacklevel=5,
             )
         return False
 
+    def _not_finite(self, losses: Tensor) -> str:
+        """Where NaN or infinity was found: in losses, which then have names, or in gradients."""
+        found = dict(zip(self.names, losses.isfinite().tolist(), strict=True))
+        bad = [repr(name) for name, finite in found.items() if not finite]
+        if not bad or len(bad) == len(found):
+            return f"{'losses' if bad else 'gradients'} with NaN or infinity"
+        return (
+            f"NaN or infinity in the loss of {', '.join(bad)} (a batch without its samples? None)"
+        )
+
     def _check_count(self, given: int, due: bool) -> None:
         allowed = {self.draws} if due else {1, self.draws}
         if given not in allowed:
+            how = "all losses in one list, method([a, b])"
+            if self.draws > 1:
+                how = f"trimol.data.dealt(batch, {self.draws}) cuts a batch into them"
             raise BadValue(
                 f"{type(self).__name__} takes {self.draws} loss vector"
-                f"{'s, one per independent batch' if self.draws > 1 else ''}, found {given}"
+                f"{'s, one per independent batch' if self.draws > 1 else ''}, found {given}: {how}"
             )
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:

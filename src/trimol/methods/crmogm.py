@@ -1,6 +1,6 @@
 """CR-MOGM: MGDA whose weights have momentum."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Unpack
 
 from torch import Tensor
@@ -62,7 +62,7 @@ class CRMOGM(ShortestMethod):
         *,
         alpha: float = 0.9,
         rho: float = 0.0,
-        weights: Tensor | Sequence[float] | None = None,
+        weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         chunk: int | None = None,
         **options: Unpack[StepOptions],
     ) -> None:

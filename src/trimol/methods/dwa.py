@@ -70,7 +70,7 @@ class DWA(PeriodicMethod):
         *,
         temperature: float = 2.0,
         period: int = 100,
-        weights: Tensor | Sequence[float] | None = None,
+        weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         **options: Unpack[StepOptions],
     ) -> None:
         super().__init__(params, objectives, period=period, weights=weights, **options)

@@ -84,7 +84,7 @@ class ExcessMTL(Method):
         *,
         lr: float = 0.01,
         warmup: int = 0,
-        weights: Tensor | Sequence[float] | None = None,
+        weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         **options: Unpack[StepOptions],
     ) -> None:
         super().__init__(params, objectives, weights=checks.simplex(weights, objectives), **options)

@@ -95,7 +95,7 @@ class GradNorm(Method):
         layer: Iterable[Tensor] | None = None,
         initial: Tensor | Sequence[float] | None = None,
         simultaneous: bool = True,
-        weights: Tensor | Sequence[float] | None = None,
+        weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         **options: Unpack[StepOptions],
     ) -> None:
         checked = checks.weights(weights, objectives)

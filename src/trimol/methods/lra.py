@@ -1,6 +1,6 @@
 """LRA: losses whose gradients are of one size, by a moving average of the ratios."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Literal, Unpack, get_args
 
 import torch
@@ -82,7 +82,7 @@ class LRA(Method):
         residual: int | str = 0,
         alpha: float = 0.1,
         against: Against = "max",
-        weights: Tensor | Sequence[float] | None = None,
+        weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         **options: Unpack[StepOptions],
     ) -> None:
         start = [1.0] * checks.number(objectives) if weights is None else weights

@@ -1,6 +1,6 @@
 """MoCo: weights from a moving average of the gradients."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Unpack
 
 import torch
@@ -94,7 +94,7 @@ class MoCo(Method):
         gamma: float | None = None,
         rho: float = 0.0,
         zero_start: bool = False,
-        weights: Tensor | Sequence[float] | None = None,
+        weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         **options: Unpack[StepOptions],
     ) -> None:
         super().__init__(params, objectives, weights=checks.simplex(weights, objectives), **options)

@@ -128,7 +128,7 @@ class MoDo(Method):
         *,
         gamma: Gamma = 0.01,
         rho: float = 0.0,
-        weights: Tensor | Sequence[float] | None = None,
+        weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         draws: int = 2,
         simultaneous: bool = False,
         **options: Unpack[StepOptions],

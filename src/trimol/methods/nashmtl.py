@@ -1,6 +1,6 @@
 """Nash-MTL: the objectives bargain for the direction."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from torch import Tensor
@@ -61,7 +61,7 @@ class NashMTL(RoundedMethod):
         objectives: Objectives,
         *,
         max_norm: float | None = 1.0,
-        weights: Tensor | Sequence[float] | None = None,
+        weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         chunk: int | None = None,
         every: int = 1,
         length: Length = "own",

@@ -110,7 +110,7 @@ class Preference(Method):
         params: Iterable[Tensor],
         objectives: Objectives,
         *,
-        prefer: Tensor | Sequence[float] | None = None,
+        prefer: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         bounds: Mapping[int, float] | Mapping[str, float] | None = None,
         progress: float | Mapping[int, float] | Mapping[str, float] | None = None,
         kappa: float = 1.0,

@@ -93,7 +93,7 @@ class ReLoBRaLo(Method):
         rho: float = 0.999,
         temperature: float = 1.0,
         seed: int = 0,
-        weights: Tensor | Sequence[float] | None = None,
+        weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         **options: Unpack[StepOptions],
     ) -> None:
         checked = checks.weights(weights, objectives)

@@ -107,11 +107,11 @@ class SDMGrad(Method):
         *,
         gamma: float = 0.01,
         lam: float = 0.3,
-        prefer: Tensor | Sequence[float] | None = None,
+        prefer: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         inner: int = 1,
         momentum: float = 0.0,
         normalize: bool = False,
-        weights: Tensor | Sequence[float] | None = None,
+        weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         **options: Unpack[StepOptions],
     ) -> None:
         start = checks.simplex(weights, objectives)

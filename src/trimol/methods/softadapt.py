@@ -86,7 +86,7 @@ class SoftAdapt(PeriodicMethod):
         beta: float = 0.1,
         variant: Variant = "original",
         period: int = 1,
-        weights: Tensor | Sequence[float] | None = None,
+        weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         **options: Unpack[StepOptions],
     ) -> None:
         super().__init__(params, objectives, period=period, weights=weights, **options)

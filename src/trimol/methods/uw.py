@@ -1,7 +1,7 @@
 """UW: weights that are learned as the inverse of each loss's noise."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Unpack
 
 import torch
@@ -80,7 +80,7 @@ class UW(Method):
         objectives: Objectives,
         *,
         lr: float = 0.01,
-        weights: Tensor | Sequence[float] | None = None,
+        weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         **options: Unpack[StepOptions],
     ) -> None:
         start = [self.start] * checks.number(objectives) if weights is None else weights

@@ -16,7 +16,7 @@ LARGE = 0.1  # a limit above this share is not much of one: the seeds are too fe
 _ADVICE = {
     "none": "Stay with static weights: the losses do not conflict",
     "scales": "Rescale the losses, or tune static weights, before any method",
-    "direction": "Gradients oppose each other, so that a method may help: let the trial decide",
+    "direction": "Gradients oppose each other, so that a method may help: only a trial can tell",
     "noise": "Conflict is not larger than the noise of the batches: larger batches come first",
     "stationary": "Training is at rest: no small step lowers all losses, whatever weighs them",
 }
@@ -24,7 +24,7 @@ _ADVICE = {
 
 def advice(regime: str, reason: str) -> str:
     """What a look alone can say."""
-    return f"{_ADVICE[regime]} ({reason}). No method was tried."
+    return f"{_ADVICE[regime]}. {reason[:1].upper()}{reason[1:]}. No method was tried."
 
 
 def sentence(tried: "Trial") -> str:
@@ -183,7 +183,8 @@ def _no_better(verdict: Verdict, than: str = "") -> str:
     name = "no method is" if len(verdict.methods) > 1 else f"{verdict.methods[0]} is not"
     most = limit.most
     if most > LARGE:
-        how_much = percent(most) if math.isfinite(most) else "a gain"
+        # More than all of it is no size: an interval that wide says that the seeds are too few.
+        how_much = f"a gain of {percent(most)}" if most < 1 else "a large gain"
         return (
             f"{name} better{than} beyond noise, though {limit.n} seeds cannot exclude "
             f"{how_much} on {limit.metric}"

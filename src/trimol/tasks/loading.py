@@ -248,8 +248,8 @@ def _line(error: BaseException, file: Path) -> int | None:
 def _check_built_in(name: str) -> None:
     if name not in names():
         raise TaskError(
-            f"task must be one of {', '.join(names())} or path/to/file.py:Class, found {name!r}"
-            f"{meant(name.lower(), names())}"
+            f"task must be one of {', '.join(names())} or path/to/file.py:Class, found "
+            f"{name!r}{meant(name, names())}"
         )
 
 
