@@ -29,6 +29,7 @@ from trimol.runs import (
 )
 from trimol.runs import _cluster as clusters
 from trimol.runs import _final_runs as finals
+from trimol.runs import _near_best as near_best
 from trimol.runs import _ray as on_ray
 from trimol.runs import _trying as trying
 from trimol.runs._lock import InUse, locked
@@ -240,7 +241,7 @@ def test_whole_studies_have_the_same_runs(
     monkeypatch.setattr(trying, "REACHES", ((10**0.5,),))
     monkeypatch.setattr(trying, "ROUNDS", 1)
     monkeypatch.setattr(trying, "BEST", 1)
-    monkeypatch.setattr(trying, "schedules", lambda candidate: [])
+    monkeypatch.setattr(near_best, "schedules", lambda candidate: [])
     monkeypatch.setattr(trying.Trying, "_refine", lambda self: None)
     monkeypatch.setattr(finals, "step_costs", lambda made: dict.fromkeys(made, 1.0))
     there, here = tmp_path / "ray", tmp_path / "here"
