@@ -54,6 +54,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             shared = any(fixture.scope == "module" for fixture in made)
             place = item.path.stem if shared else f"{item.path.stem}.{item.originalname}"
             item.add_marker(pytest.mark.xdist_group(place))
+        if getattr(config.option, "loadgroup", False):
+            _name_group(item)
+
+
+def _name_group(item: pytest.Item) -> None:
+    """Say in a test's id of which group it is: by that xdist deals them out.
+
+    xdist 3.8 does so itself by an attribute that pytest has no more since 9.2, and is silent
+    where it fails: every worker then makes what a module's tests share.
+    """
+    group = item.get_closest_marker("xdist_group")
+    if group is not None and hasattr(item, "_id"):
+        item._id = type(item._id).parse(f"{item.nodeid}@{group.args[0]}")
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from torch import Tensor
 from zoo import ATTENTION, FLASH, TORCH, fuses
 
 from covering import in_turn
+from python_functions import Doubled
 from trimol.gradients import _rules
 from trimol.gradients._graph import outputs, record
 from trimol.gradients._product import directional
@@ -766,16 +767,6 @@ def test_nodes_that_do_not_tell_their_outputs_lead_to_another_exact_route() -> N
     assert outputs(Hidden()) == ()
     with pytest.raises(Unsupported, match=r"^ExpBackward0: .* has no attribute '_input_metadata'"):
         carry(Hidden(), (None,))
-
-
-class Doubled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return 2 * x
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return 2 * g
 
 
 def test_the_rules_do_not_change_the_graph_or_its_tensors() -> None:

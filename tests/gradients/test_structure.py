@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from zoo import several
 
 import trimol
+from python_functions import Doubled, Tripled
 from trimol.gradients import _graph, product
 from trimol.gradients import _structure as structure
 from trimol.gradients._graph import record
@@ -187,35 +188,15 @@ def test_checkpoints_that_come_and_go() -> None:
         assert_exact(several(y), params)
 
 
-class Twice(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return 2 * x
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return 2 * g
-
-
-class Thrice(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return 3 * x
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return 3 * g
-
-
 def test_functions_in_python_share_a_plan_and_are_told_apart() -> None:
     x = double(4)
     weights = torch.full((4,), 0.25).double()
-    for function in (Twice, Thrice, Twice):
+    for function in (Doubled, Tripled, Doubled):
         first, second = function.apply(x.sin()), x.cos()
         got = product(first, second, weights, [x])
         vector = weights @ naive.jacobian(second, [x])
         naive.assert_product(got, naive.jacobian(first, [x]), vector, 1e-12)
-    kept = [key for key in _kinds() if isinstance(key, type) and issubclass(key, Twice)]
+    kept = [key for key in _kinds() if isinstance(key, type) and issubclass(key, Doubled)]
     assert not kept
 
 

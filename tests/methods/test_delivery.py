@@ -12,36 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from problems import batch, flat_gradient, naive_jacobian, network
 from table import TABLE
-from torch.autograd.function import once_differentiable
 
 import trimol
+from python_functions import Doubled, DoubledOnce
 from trimol.gradients._delivery import Delivery
 
 MEAN = "mean gradient"
-
-
-class Doubled(torch.autograd.Function):
-    """2x, with a backward that is differentiable: no rule for tangents."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return 2 * x
-
-    @staticmethod
-    def backward(ctx, upstream):
-        return 2 * upstream
-
-
-class Once(Doubled):
-    """2x, with a backward that is not."""
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, upstream):
-        return 2 * upstream
-
-
-ROUTES = {"tangents": lambda x: 2 * x, "double-vjp": Doubled.apply, "backwards": Once.apply}
+ROUTES = {"tangents": lambda x: 2 * x, "double-vjp": Doubled.apply, "backwards": DoubledOnce.apply}
 
 
 @pytest.mark.parametrize("route", ROUTES)

@@ -10,6 +10,7 @@ from problems import flat_gradient, naive_jacobian
 from torch import Tensor, nn
 
 import trimol
+from python_functions import DoubledOnce
 from trimol._failures import BadValue
 from trimol.gradients import _product, _tangents
 from trimol.methods import replicated
@@ -275,20 +276,9 @@ def test_half_precision_is_solved_exactly():
 
 def test_a_graph_without_tangents_is_solved_exactly():
     """A product by M backwards costs more than all gradients: one is enough to know."""
-
-    class Twice(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return 2 * x
-
-        @staticmethod
-        @torch.autograd.function.once_differentiable
-        def backward(ctx, gradient):
-            return 2 * gradient
-
     net, method, _ = made(24)
     for seed in range(2):
-        method(Twice.apply(net.losses(net.batch(seed)))).backward()
+        method(DoubledOnce.apply(net.losses(net.batch(seed)))).backward()
     assert method.info.products == 1
     assert method.info.gap == 0
 

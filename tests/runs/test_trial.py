@@ -18,6 +18,7 @@ from trimol import methods
 from trimol._failures import BadValue
 from trimol.runs import _costs as costs
 from trimol.runs import _final_runs as finals
+from trimol.runs import _stops as stops
 from trimol.runs import _trial_verdict as verdicts
 from trimol.runs import _trying as trials
 from trimol.runs._candidates import Candidate
@@ -231,7 +232,7 @@ def test_time_that_is_up_ends_the_trials_in_their_order(monkeypatch, tmp_path):
     assert "after 2 of 4 trials" in done.notes[0]
     assert dict(done.tuning.group_by("method").len().iter_rows()) == {"static": 2, "mgda": 2}
     # Going on, with all the time there is, changes nothing that was decided.
-    monkeypatch.setattr(trials.time, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(stops.time, "monotonic", lambda: 0.0)
     assert trial(short, tmp_path, jobs=1).tuning.equals(done.tuning)
 
 
@@ -240,7 +241,7 @@ def test_nothing_is_tried_around_the_best_after_the_time_is_up(monkeypatch, tmp_
     done = trial(plan, tmp_path, jobs=1)
     assert set(dict(done.tuning.group_by("method").len().iter_rows()).values()) == {4}
     assert any("as the time was up, what lies around the best" in n for n in done.notes)
-    monkeypatch.setattr(trials.time, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(stops.time, "monotonic", lambda: 0.0)
     again = trial(plan, tmp_path, jobs=1)
     assert (again.tuning.equals(done.tuning), again.notes) == (True, done.notes)
 
@@ -250,7 +251,7 @@ def test_a_finished_study_is_not_cut_when_reading_it_takes_longer(monkeypatch, t
     plan = replace(PLAN, minutes=1e6)
     assert trial(plan, tmp_path, jobs=1).tuning.equals(done.tuning)
     late = iter(range(0, 10**12, 10**9))
-    monkeypatch.setattr(trials.time, "monotonic", lambda: next(late))
+    monkeypatch.setattr(stops.time, "monotonic", lambda: next(late))
     assert trial(plan, tmp_path, jobs=1).tuning.equals(done.tuning)
 
 

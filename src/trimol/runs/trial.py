@@ -113,13 +113,14 @@ def trial(
 
 
 def _concluded(trying: Trying, done: Final) -> Trial:
-    points = {name: trying.points(name) for name in trying.series}
-    reference, volumes = volumes_of(points, trying.ways, trying.plan.tuning_seeds)
-    verdict, notes = judged(done, trying.ways, trying.scales, volumes, trying.plan.seeds)
+    plan, tried = trying.plan, trying.tried
+    points = {name: tried.points(name) for name in trying.series}
+    reference, volumes = volumes_of(points, tried.ways, plan.tuning_seeds)
+    verdict, notes = judged(done, tried.ways, tried.scales, volumes, plan.seeds)
     rows = [row for name in trying.series for row in trying.rows(name)]
     return Trial(
         verdict=verdict,
-        ways=trying.ways,
+        ways=tried.ways,
         settings=done.settings,
         tuning=polars.DataFrame(rows, infer_schema_length=None),
         costs=done.costs,
