@@ -61,7 +61,9 @@ def _method_page(name: str) -> str:
         f"A step takes {batches[method.draws]} and computes with {_NEEDS[method.needs]}. "
         "[All methods](../methods.md), [which one](../../start/which-method.md), and [what every "
         "method has](../api/methods.md): `info`, `state_dict()`, `accumulate`, …\n\n"
-        f"```{{eval-rst}}\n.. autoclass:: trimol.{method.__name__}\n   :members:\n```\n\n"
+        f"```{{eval-rst}}\n.. autoclass:: trimol.{method.__name__}\n   :members:\n"
+        # What a method defines, not what its user calls.
+        "   :exclude-members: weigh, scalar\n```\n\n"
         f"## To cite\n\n```bibtex\n{_bibtex(name)}\n```\n"
     )
 
@@ -109,8 +111,17 @@ def _below_each_other(formulas: re.Match[str]) -> str:
     return "    & " + text.lstrip().replace(r"\qquad", r"\\ &")
 
 
+def _no_type_in_words(
+    app: object, what: str, name: str, documented: object, options: object, lines: list[str]
+) -> None:
+    """Napoleon takes what is before a colon in a property's first line for its type."""
+    if what == "property":
+        lines.insert(0, "")
+
+
 def setup(app: object) -> None:
     """Sphinx calls this first."""
+    app.connect("autodoc-process-docstring", _no_type_in_words, priority=400)  # type: ignore[attr-defined]
     app.connect("autodoc-process-docstring", _one_formula_a_line)  # type: ignore[attr-defined]
     app.connect("builder-inited", _method_pages)  # type: ignore[attr-defined]
     app.connect("source-read", _link_methods)  # type: ignore[attr-defined]

@@ -241,7 +241,7 @@ def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (
             ["run", "line.py", "--gama", "1"],
-            "unknown flag --gama: the hyper-parameters of modo are",
+            "unknown flag --gama (did you mean --gamma?): the hyper-parameters of modo are",
         ),
         (["run", "line.py", "--gamma", "much"], "--gamma must be a finite number, found 'much'"),
         (["run", "line.py", "--gamma", "-1"], "gamma must be a finite number of at least 0"),

@@ -60,7 +60,7 @@ class GradNorm(Method):
         layer: W, the parameters whose gradients are balanced, such as the last shared layer's;
             all of ``params`` by default.
         initial: The losses f(x_0) to compare with; those of the first step by default.
-        simultaneous: Move x with w_t; otherwise with w_{t+1}.
+        simultaneous: Move x with wₜ; otherwise with wₜ₊₁.
         weights: w at the start, rescaled to the sum M; ones by default.
 
     Example:
@@ -125,5 +125,5 @@ class GradNorm(Method):
         return {"weights": moved, "initial": initial}
 
     def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:
-        """x moves with w_t as published, or with w_{t+1}."""
+        """x moves with wₜ as published, or with wₜ₊₁."""
         return evidence.scalar(before if self.simultaneous else after)

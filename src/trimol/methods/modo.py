@@ -91,7 +91,7 @@ class MoDo(Method):
             the product is :math:`\nabla F^\top \nabla F\, \lambda` of that batch. On
             mini-batches that is *biased*: by :math:`E[N^\top N] \lambda`, N the noise of the
             gradients, which adds to each objective's entry as much as its own gradient is noisy.
-        simultaneous: Move x with λ_t while λ_{t+1} is computed. The backward that the product
+        simultaneous: Move x with λₜ while λₜ₊₁ is computed. The backward that the product
             needs is then that of the x step too: ``backward()`` has only the first draw left.
         every: Compute new weights every so many steps; the steps between need one loss vector.
 
@@ -178,7 +178,7 @@ class MoDo(Method):
         return _automatic(self.spread, self.largest, self.updates)[..., None]
 
     def weigh(self, evidence: Evidence) -> Tensor | State:
-        """λ_{t+1}, from the first two draws, or twice the only one."""
+        """λₜ₊₁, from the first two draws, or twice the only one."""
         product = evidence.product(self.weights, keep_gradient=self.simultaneous).to(self.weights)
         weights = modo_step(self.weights, product, self.rate, self.rho, projected_on_host)
         if not isinstance(self.gamma, str):

@@ -24,7 +24,7 @@ _ADVICE = {
 
 def advice(regime: str, reason: str) -> str:
     """What a look alone can say."""
-    return f"{_ADVICE[regime]}. {reason[:1].upper()}{reason[1:]}. No method was tried."
+    return f"{_ADVICE[regime]}. Seen: {reason}. No method was tried."
 
 
 def sentence(tried: "Trial") -> str:

@@ -252,8 +252,9 @@ def _usual(task: Task, lr: float, optimizer: OptimizerName | None) -> float:
 
 
 def _in_order(method: str, values: Mapping[str, Any], objectives: Names) -> dict[str, Any]:
-    """Numbers by the objectives' names as lists, but for parameters that are such mappings."""
-    by_name = {p.name for p in outline(method).parameters if "Mapping[" in " ".join(p.types)}
+    """Numbers by the objectives' names as lists, but for parameters that are mappings only."""
+    kinds = {p.name: " ".join(p.types) for p in outline(method).parameters}
+    by_name = {n for n, kind in kinds.items() if "Mapping[" in kind and "Sequence[" not in kind}
     return {
         name: in_order(name, value, objectives)
         if isinstance(value, Mapping) and name not in by_name

@@ -6,6 +6,7 @@ method, and the file and line where a user wrote it.
 
 import inspect
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Real
@@ -15,12 +16,12 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from trimol._failures import BadType, BadValue
+from trimol._failures import BadType, BadValue, UserError
 from trimol._files import from_here
 from trimol.data import IndependentDraws
 from trimol.gradients._params import checked
 from trimol.gradients.losses import as_vector
-from trimol.tasks.loading import TaskError, is_name
+from trimol.tasks.loading import OF_FILES, TaskError, is_name
 from trimol.tasks.task import SAMPLES, Batch, Data, Task, holding_out, summed
 
 
@@ -211,14 +212,32 @@ def about(task: Task, method: str) -> Iterator[None]:
 
 
 def _asked(task: Task, method: str, *given: Any, **named: Any) -> Any:
-    """What a method returns; one that cannot be called so is named."""
+    """What a method returns; one that cannot be called so is named, or that is not the user's."""
     try:
         return getattr(task, method)(*given, **named)
-    except TypeError as error:
+    except UserError:
+        raise
+    except Exception as error:
         trace = error.__traceback__
-        if trace is not None and trace.tb_next is not None:  # it was called, and raised
+        if isinstance(error, TypeError) and trace is not None and trace.tb_next is None:
+            raise _wrong(task, method, f"cannot be called: {error}") from error
+        if not _passes_by(task, error):
             raise
-        raise _wrong(task, method, f"cannot be called: {error}") from error
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        raise _wrong(task, method, f"failed on what the class gives: {said}") from error
+
+
+def _passes_by(task: Task, error: Exception) -> bool:
+    """Whether an error came up in a class of ours that a user's file derives its task from.
+
+    Nothing in such an error names the file, though what it gave (data, a model) is what is wrong.
+    """
+    module = sys.modules.get(type(task).__module__)
+    file = getattr(module, "__file__", None)
+    if file is None or not type(task).__module__.startswith(OF_FILES):
+        return False
+    seen = {frame.filename for frame in traceback.extract_tb(error.__traceback__)}
+    return not seen & {file, str(Path(file).resolve())}
 
 
 def _check_mapping(task: Task, method: str, found: Any) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from trimol._outline import Parameter
     from trimol.tasks.task import Task
 
+OF_FILES = "trimol_task_"  # so begin the modules of users' task files
+
 
 class TaskError(BadValue):
     """A task that cannot be found or made; the message is one line."""
@@ -164,7 +166,7 @@ def _from_file(file: Path, name: str) -> "type[Task]":
 def _module(file: Path, name: str) -> ModuleType:
     """The file's module, imported once for each content."""
     text = _text(file)
-    label = f"trimol_task_{hashlib.sha256(str(file.resolve()).encode() + text).hexdigest()[:16]}"
+    label = f"{OF_FILES}{hashlib.sha256(str(file.resolve()).encode() + text).hexdigest()[:16]}"
     if label in sys.modules:
         return sys.modules[label]
     spec = importlib.util.spec_from_file_location(label, file)

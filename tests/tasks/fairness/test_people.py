@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from trimol import tasks
+from trimol._failures import UserError
 from trimol.data._files.datasets import MissingData
 from trimol.tasks.fairness import people
 from trimol.tasks.fairness.people import ADULT, GERMAN, Adult, Compas, Credit, German, People
@@ -218,3 +219,39 @@ def test_the_real_files_have_the_rows_that_are_published(
     assert len(label) == rows
     assert label.double().mean().item() == pytest.approx(good, abs=1e-4)
     assert group.double().mean().item() == pytest.approx(worse, abs=1e-4)
+
+
+OWN = """
+import torch
+from trimol.tasks import Data
+from trimol.tasks.fairness.fair import Fair, network
+
+class Own(Fair):
+    name = "own"
+
+    def model(self):
+        return network(width={width}, hidden=4)
+
+    def data(self):
+        x, group = torch.randn(40, 3), torch.arange(40) % 2
+        columns = {columns}
+        return Data(train=columns, test=columns)
+"""
+
+
+@pytest.mark.parametrize(
+    ("width", "columns", "said"),
+    [
+        (3, "(x, group)", r"^data\(\) must give columns \(x, label, group\), found 2"),
+        (3, "(x, group, 2 * group)", "^group must be 0 or 1 in every row of data.*, found 2$"),
+        (3, "(x, group - 1, group)", "^label must be 0 or 1 in every row of data.*, found -1$"),
+        (2, "(x, group, group)", r"own.py: losses\(\) of Own failed on .*shapes cannot be multip"),
+    ],
+)
+def test_mistakes_in_a_table_of_ones_own_are_one_line(
+    tmp_path: Path, width: int, columns: str, said: str
+) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(OWN.format(width=width, columns=columns), encoding="utf-8")
+    with pytest.raises(UserError, match=said):
+        train(start(tasks.load(f"{file}"), "static", batch_size=20), steps=1)

@@ -30,6 +30,12 @@ def network(width: int, hidden: int) -> nn.Module:
     )
 
 
+def _columns(batch: Batch) -> Batch:
+    if len(batch) != 3:
+        raise BadValue(f"data() must give columns (x, label, group), found {len(batch)}")
+    return batch
+
+
 class Fair(Task):
     """A yes or no to be told to people, and two groups to be treated alike.
 
@@ -75,7 +81,7 @@ class Fair(Task):
 
     def losses(self, model: nn.Module, batch: Batch) -> list[Tensor]:
         """Binary cross-entropy, and the gap of the batch."""
-        x, label, group = batch
+        x, label, group = _columns(batch)
         logits = model(x)
         entropy = F.binary_cross_entropy_with_logits(logits, label.to(logits))
         return [entropy, self.gap(logits, label, group)]
@@ -90,7 +96,11 @@ class Fair(Task):
         """The gap is absent from a batch that lacks a group; sums are there all the same."""
         if self.relaxation == "sums":
             return None
-        _, label, group = batch
+        _, label, group = _columns(batch)
+        for name, column in (("label", label), ("group", group)):
+            if not ((column == 0) | (column == 1)).all():
+                found = column[(column != 0) & (column != 1)][0].item()
+                raise BadValue(f"{name} must be 0 or 1 in every row of data(), found {found:g}")
         rows = torch.tensor(len(label), device=label.device)
         return torch.stack([rows, gaps.telling(label, group, self.fairness)])
 
