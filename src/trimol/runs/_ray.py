@@ -2,7 +2,7 @@
 
 The folders are on storage that all nodes share, and hold all there is of a run. A task that was
 lost with its worker or node is handed out again, and goes on from the checkpoint in the folder.
-What tasks have to tell meanwhile goes over a `Board`.
+What tasks have to tell meanwhile goes over a board (`trimol.runs._board`).
 """
 
 import hashlib
@@ -29,7 +29,7 @@ import torch
 from trimol._failures import RunError
 from trimol._version import __version__
 from trimol.runs import store
-from trimol.runs._board import Board
+from trimol.runs._board import Desk, board_of
 from trimol.runs._cluster import connect
 from trimol.runs._journal import Watch
 from trimol.runs._lock import FILE as LOCK
@@ -179,9 +179,7 @@ class _Launch:
         # Whether a GPU is used is decided here, as without Ray.
         needs = {"num_cpus": 1, "num_gpus": int(torch.cuda.is_available())}
         self.task = ray.remote(max_retries=0, **needs)(perform)
-        head = {"node:__internal_head__": 0.001}
-        remote = ray.remote(num_cpus=0, resources=head, max_restarts=-1, max_task_retries=-1)
-        self.board = remote(Board).remote()
+        self.desk = Desk(board_of(ray), secrets.token_hex(8))
 
     def run(self) -> dict[Path, Diverged]:
         """Those that diverged, by their folders."""
@@ -204,11 +202,11 @@ class _Launch:
         while self.left and len(self.going) < self.most:
             unit = self.left.pop(0)
             again = self.losses[unit.folders[0]] > 0
-            self.going[self.task.remote(unit, self.terms, self.board, again)] = unit
+            self.going[self.task.remote(unit, self.terms, self.desk, again)] = unit
 
     def _listen(self) -> None:
         ready, _ = self.ray.wait(list(self.going), timeout=PATIENCE)
-        for news in self.ray.get(self.board.take.remote()):
+        for news in self.ray.get(self.desk.take()):
             if isinstance(news, str):
                 print(news, file=sys.stderr)
             elif self.watch is not None:
@@ -274,21 +272,21 @@ def _await(folder: Path) -> None:
         time.sleep(PATIENCE)
 
 
-def perform(unit: Unit, terms: Terms, board: Any, again: bool) -> Outcome:
+def perform(unit: Unit, terms: Terms, desk: Desk, again: bool) -> Outcome:
     """What a Ray task does.
 
     Args:
         unit: What to execute.
         terms: What must be as where the study was started.
-        board: Where to leave news.
+        desk: Where to leave news.
         again: Whether another worker was lost at it.
     """
     prepare(threads=1)
-    lines = _Lines(board)
+    lines = _Lines(desk)
     try:
         terms.adopt()
         with _leaving(), redirect_stdout(lines), redirect_stderr(lines):
-            found = _patiently(unit, Teller(board.tell.remote, every=TOLD), again)
+            found = _patiently(unit, Teller(desk.tell, every=TOLD), again)
     except RunError as error:  # also `Interrupted`
         return error
     lines.end()
@@ -320,13 +318,13 @@ def _leaving() -> Iterator[None]:
 class _Lines(io.TextIOBase):
     """What is printed in a task, brought line by line to where the study was started."""
 
-    def __init__(self, board: Any) -> None:
-        self.board, self.rest = board, ""
+    def __init__(self, desk: Desk) -> None:
+        self.desk, self.rest = desk, ""
 
     def write(self, text: str) -> int:
         *lines, self.rest = f"{self.rest}{text}".split("\n")
         for line in lines:
-            self.board.tell.remote(line)
+            self.desk.tell(line)
         return len(text)
 
     def end(self) -> None:
@@ -335,4 +333,4 @@ class _Lines(io.TextIOBase):
 
         if self.rest:
             self.write("\n")
-        ray.wait([self.board.tell.remote()], timeout=ARRIVAL)
+        ray.wait([self.desk.tell()], timeout=ARRIVAL)
