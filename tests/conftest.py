@@ -69,9 +69,16 @@ def _name_group(item: pytest.Item) -> None:
         item._id = type(item._id).parse(f"{item.nodeid}@{group.args[0]}")
 
 
+# For every kind of device that is not there, `torch.manual_seed` writes down where it was called
+# from: that took longer than many a test.
+_seed = (
+    torch.manual_seed if torch.accelerator.is_available() else torch.default_generator.manual_seed
+)
+
+
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
-    torch.manual_seed(0)
+    _seed(0)
 
 
 @pytest.fixture(autouse=True)
