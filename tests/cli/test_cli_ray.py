@@ -100,6 +100,12 @@ def _started(arguments: str, folder: Path) -> "subprocess.Popen[str]":
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
+        # Ray's workers would be nicer than the tests by 15: beside others they would hardly begin.
+        env={
+            **os.environ,
+            "PYTHONPATH": source,
+            "OMP_NUM_THREADS": "1",
+            "RAY_worker_niceness": "0",
+        },
         start_new_session=True,
     )

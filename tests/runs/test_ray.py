@@ -9,23 +9,23 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import polars
 import pytest
 import torch
 
 from trimol._extras import MissingExtra
+from trimol.cli import main
+from trimol.paper import table3
 from trimol.runs import (
     Interrupted,
     RunConfig,
     StoredRun,
-    SweepPlan,
     configure,
-    diagnose,
     execute_all,
-    front,
     store,
-    sweep,
 )
 from trimol.runs import _cluster as clusters
 from trimol.runs import _final_runs as finals
@@ -43,8 +43,13 @@ from ray.cluster_utils import Cluster  # noqa: E402
 pytestmark = pytest.mark.xdist_group("ray")
 
 MEMORY = {"object_store_memory": 80 * 2**20}
-# A node that died is missed within seconds.
-WATCHFUL = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500}
+# A node that died is missed within seconds. And workers are no nicer than the tests, else by 15:
+# beside others that compute they would hardly begin.
+SYSTEM = {
+    "health_check_initial_delay_ms": 0,
+    "health_check_period_ms": 500,
+    "worker_niceness": 0,
+}
 TASK = """
 import os, signal, time
 from pathlib import Path
@@ -70,7 +75,8 @@ class Slow(Digits):
             time.sleep(0.05)
         return super().losses(model, batch)
 """
-STEPS, OFTEN = 600, {"measure_every": 40, "checkpoint_every": 40}
+STEPS, EVERY = 200, 20
+OFTEN = {"measure_every": EVERY, "checkpoint_every": EVERY}
 SAME = ("config.json", "metrics.parquet", "model.pt", "direction.pt")
 Jobs = list[tuple[RunConfig, Path]]
 
@@ -78,7 +84,7 @@ Jobs = list[tuple[RunConfig, Path]]
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Two nodes with a CPU each; this process is connected to them."""
-    head = {"num_cpus": 1, "include_dashboard": False, "_system_config": WATCHFUL, **MEMORY}
+    head = {"num_cpus": 1, "include_dashboard": False, "_system_config": SYSTEM, **MEMORY}
     both = Cluster(initialize_head=True, head_node_args=head)
     both.add_node(num_cpus=1, **MEMORY)
     ray.init(both.address, logging_level=logging.ERROR, log_to_driver=False)
@@ -127,6 +133,16 @@ def same(one: Path, other: Path) -> None:
     assert first == second
 
 
+def same_but_for_the_clock(one: Path, other: Path) -> None:
+    """Tables are equal byte for byte, or number for number where they say how long it took."""
+    first, second = (polars.read_parquet(file) for file in (one, other))
+    timed = [name for name in first.columns if name.endswith("_seconds")]
+    if timed:
+        assert first.drop(timed).equals(second.drop(timed)), one
+    else:
+        assert one.read_bytes() == other.read_bytes(), one
+
+
 def as_here(folder: Path, runs: Jobs, **options: Any) -> None:
     """Finished runs are, bit for bit, what they are without Ray."""
     local = [(config, folder / path.name) for config, path in runs]
@@ -138,7 +154,7 @@ def as_here(folder: Path, runs: Jobs, **options: Any) -> None:
 class Seen:
     """Notes what it is told, and does something once while two runs are in the middle.
 
-    Until then they are slow.
+    Until then they are slow, or until `hurry`.
     """
 
     def __init__(self, folder: Path, act: Callable[[], object]) -> None:
@@ -149,11 +165,13 @@ class Seen:
     def __call__(self, config: RunConfig, step: int, record: Any) -> None:
         if record is not None:
             self.records.setdefault(config.seed, []).append(step)
-        inside = [seed for seed, steps in self.records.items() if 40 <= steps[-1] < STEPS - 40]
-        if len(inside) >= 2 and not self.acted:
+        last = [steps[-1] for steps in self.records.values()]
+        if sum(EVERY <= step < STEPS - EVERY for step in last) >= 2 and not self.acted:
             self.acted = True
             self.act()
-            self.slowly.unlink()
+
+    def hurry(self) -> None:
+        self.slowly.unlink()
 
 
 def test_a_node_that_dies_loses_nothing(
@@ -162,7 +180,11 @@ def test_a_node_that_dies_loses_nothing(
     runs = jobs(tmp_path / "ray", configs(task, 3))
     second = max(cluster.list_all_nodes(), key=lambda node: not node.head)
 
-    seen = Seen(tmp_path, lambda: cluster.remove_node(second, allow_graceful=False))
+    def kill() -> None:
+        cluster.remove_node(second, allow_graceful=False)
+        seen.hurry()
+
+    seen = Seen(tmp_path, kill)
     with pytest.warns(RuntimeWarning, match=r"a Ray worker was lost at .*another goes on with it"):
         found = execute_all(runs, on="ray", together=False, watch=seen)
     cluster.add_node(num_cpus=1, **MEMORY)
@@ -170,7 +192,7 @@ def test_a_node_that_dies_loses_nothing(
     assert seen.acted
     for steps in seen.records.values():
         assert steps.count(0) == 1  # none began again
-        assert sorted(set(steps)) == list(range(0, STEPS + 1, 40))
+        assert sorted(set(steps)) == list(range(0, STEPS + 1, EVERY))
     assert "a model is made" in capfd.readouterr().err
     as_here(tmp_path / "here", runs, together=False)
     assert [path.name for path in (tmp_path / "ray").iterdir() if path.name[0] == "."] == []
@@ -184,6 +206,7 @@ def test_runs_that_train_together_survive_their_worker(
     def kill() -> None:
         state = json.loads((runs[0][1] / "state.json").read_text())
         os.kill(state["pid"], signal.SIGKILL)
+        seen.hurry()
 
     seen = Seen(tmp_path, kill)
     with pytest.warns(RuntimeWarning, match="another goes on with it"):
@@ -199,6 +222,7 @@ def test_cancelled_runs_save_where_they_are_and_go_on(
     seen = Seen(tmp_path, lambda: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(Interrupted, match="every run is saved") as stopped:
         execute_all(runs, on="ray", together=False, watch=seen)
+    seen.hurry()
     assert stopped.value.code == 128 + signal.SIGTERM
     left = [path for _, path in runs if path.exists() and not (path / store.SUMMARY).exists()]
     assert len(left) >= 2
@@ -207,54 +231,75 @@ def test_cancelled_runs_save_where_they_are_and_go_on(
         assert 0 < read_tensors(path / store.CHECKPOINT)["run"]["step"] < STEPS
         with locked(path):  # nobody works there any more
             pass
-    assert sum(read_tensors(path / store.CHECKPOINT)["run"]["step"] >= 40 for path in left) >= 2
+    assert sum(read_tensors(path / store.CHECKPOINT)["run"]["step"] >= EVERY for path in left) >= 2
     execute_all(runs, together=False)  # here: a run does not care where it was begun
     as_here(tmp_path / "here", runs, together=False)
 
 
-Study = Callable[[Path, str | None], object]
+TUG = f"{Path(__file__).with_name('trial_tasks.py')}:Tug"
+COMMANDS = {
+    "sweep": "digits --methods static --lr 0.1,1 --steps 5 --option validation=200 "
+    "--option hidden=8",
+    "front": "concave --by stch --points 3 --steps 5",
+    "diagnose": f"{TUG} --methods mgda --trials 2 --steps 5 --batch-size 8 --seeds 2 "
+    "--tuning-seeds 1",
+    "reproduce": "table3 --quick --seeds 2",
+}
 
 
-def swept(folder: Path, on: str | None) -> object:
-    plan = SweepPlan(
-        "digits", ["static"], steps=5, lr=[0.1, 1.0], options={"validation": 200, "hidden": 8}
-    )
-    return sweep(plan, folder, jobs=2, on=on)
-
-
-def fronted(folder: Path, on: str | None) -> object:
-    return front("concave", ["stch"], folder=folder, points=3, steps=5, jobs=2, on=on)
-
-
-def diagnosed(folder: Path, on: str | None) -> object:
-    own = f"{Path(__file__).with_name('trial_tasks.py')}:Tug"
-    few = {"trials": 2, "steps": 5, "batch_size": 8, "seeds": 2, "tuning_seeds": 1}
-    found = diagnose(own, folder=folder, methods=["mgda"], jobs=2 if on else 1, on=on, **few)
-    return found.sentence
-
-
-@pytest.mark.parametrize("study", [swept, fronted, diagnosed])
-def test_whole_studies_have_the_same_runs(
-    cluster: Cluster, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def small_studies(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    load_script: Callable[[str], ModuleType],
 ) -> None:
-    """Searches decide by what runs came to: one bit more, and the next runs are others."""
+    """Small searches, small images, and steps that cost the same each time."""
     monkeypatch.setattr(trying, "REACHES", ((10**0.5,),))
     monkeypatch.setattr(trying, "ROUNDS", 1)
     monkeypatch.setattr(trying, "BEST", 1)
     monkeypatch.setattr(near_best, "schedules", lambda candidate: [])
     monkeypatch.setattr(trying.Trying, "_refine", lambda self: None)
     monkeypatch.setattr(finals, "step_costs", lambda made: dict.fromkeys(made, 1.0))
+    monkeypatch.setattr(table3, "OPTIONS", {"hidden": 8, "validation": 100})
+    monkeypatch.setattr("trimol.runs._pool.cores", lambda: 1)
+    monkeypatch.setenv("TRIMOL_DATA", str(tmp_path / "data"))
+    load_script("tests/paper/images.py").write(tmp_path / "data")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.usefixtures("small_studies")
+def test_commands_find_the_same_on_ray(
+    cluster: Cluster, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Searches decide by what runs came to: one bit more, and the next runs are others."""
+    there, here = (_found(command, tmp_path / where, on, capsys) for where, on in PLACES)
+    assert there == here
     there, here = tmp_path / "ray", tmp_path / "here"
-    found = study(there, "ray")
-    if isinstance(found, str):
-        assert found == study(here, None)
-    else:
-        study(here, None)
     runs = sorted(file.parent.relative_to(here) for file in here.rglob(store.SUMMARY))
     assert len(runs) > 1
     assert runs == sorted(file.parent.relative_to(there) for file in there.rglob(store.SUMMARY))
     for run in runs:
         same(there / run, here / run)
+    tables = sorted(file.relative_to(here) for file in here.rglob("*.parquet"))
+    assert tables == sorted(file.relative_to(there) for file in there.rglob("*.parquet"))
+    for table in tables:
+        same_but_for_the_clock(there / table, here / table)
+
+
+def _found(
+    command: str, folder: Path, on: str | None, capsys: pytest.CaptureFixture[str]
+) -> dict[str, Any]:
+    """What a command says of what it found, but for where that is."""
+    place = ["--on", on] if on else []
+    given = [*COMMANDS[command].split(), *place, "--json", "--quiet", "--out", str(folder)]
+    assert main([command, *given]) == 0
+    said, errors = capsys.readouterr()
+    assert errors == ""
+    found: dict[str, Any] = json.loads(said.replace(str(folder), "FOLDER"))
+    return found
+
+
+PLACES: list[tuple[str, str | None]] = [("ray", "ray"), ("here", None)]
 
 
 def test_what_diverges_and_what_fails_is_said_as_without_ray(
@@ -275,9 +320,6 @@ def test_what_diverges_and_what_fails_is_said_as_without_ray(
         said.append((type(failed.value), str(failed.value)))
     assert said[0] == said[1]
     assert "\n" not in said[0][1]
-
-
-PLACES: list[tuple[str, str | None]] = [("ray", "ray"), ("here", None)]
 
 
 def test_a_task_that_kills_its_workers_is_given_up(
