@@ -1,9 +1,8 @@
 """Where the workers of a Ray cluster leave their news, until whoever started them comes for it.
 
 It is an actor on the cluster's head, which imports no more than this file: no torch. There is one
-for each connection to a cluster: a study comes back many times, and each new actor would take over
-a worker that has imported torch already. What comes late for a launch that is over is not for the
-next.
+for each connection to a cluster: a study comes back many times, and each actor is a process to be
+started. What comes late for a launch that is over is not for the next.
 """
 
 from dataclasses import dataclass
