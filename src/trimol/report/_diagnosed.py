@@ -1,6 +1,6 @@
 """A diagnosis as tables and lines, from what is on disk of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Annotated, Any, Literal
@@ -324,7 +324,24 @@ def notes(content: Mapping[str, Any]) -> list[str]:
             f"The task has no validation data: {count(found.held_out, 'sample')} of train served "
             "as such, in all runs."
         )
-    return [*lines, *found.notes, *(f"Diverged: {text}" for text in found.failed)]
+    told = _once(found.notes, found.contenders)
+    return [*lines, *told, *(f"Diverged: {text}" for text in found.failed)]
+
+
+def _once(said: Iterable[str], names: Collection[str]) -> list[str]:
+    """What is said of several contenders alike, once of all of them.
+
+    >>> _once(["modo: too few", "all in all", "mgda: too few"], ["modo", "mgda"])
+    ['modo, mgda: too few', 'all in all']
+    """
+    found: dict[str, list[str]] = {}
+    for line in said:
+        name, _, text = line.partition(": ")
+        if name in names:
+            found.setdefault(text, []).append(name)
+        else:
+            found[line] = []
+    return [f"{', '.join(own)}: {text}" if own else text for text, own in found.items()]
 
 
 def _uneven(contenders: Mapping[str, ContenderFacts]) -> list[str]:
