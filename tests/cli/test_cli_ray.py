@@ -23,7 +23,7 @@ class Slow(Digits):
 
     def losses(self, model, batch):
         if Path(__file__).with_name("slowly").exists():
-            time.sleep(0.1)
+            time.sleep(0.5)
         return super().losses(model, batch)
 """
 COMPARE = "compare slow.py --methods static,modo --seeds 1 --steps 200 --json --quiet"

@@ -72,7 +72,7 @@ class Slow(Digits):
         if self.fault == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if Path(__file__).with_name("slowly").exists():
-            time.sleep(0.05)
+            time.sleep(0.15)
         return super().losses(model, batch)
 """
 STEPS, EVERY = 200, 20
