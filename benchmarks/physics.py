@@ -316,7 +316,7 @@ def equal_time(kept: "Kept", names: Sequence[str], *, steps: int, seeds: int, ta
     for name in names:
         long, tried = max(round(steps / kept.costs[name]), 1), settings_of(name)
         kept.runs(task, "tuning", name, long, [TUNED_ON] * len(tried), tried)
-        tuned = [row for row in kept.rows if (row["protocol"], row["method"]) == ("tuning", name)]
+        tuned = kept.of(protocol="tuning", method=name)
         best = min(tuned, key=lambda row: row["held out"] if row["held out"] >= 0 else np.inf)
         chosen = _setting(best)
         kept.runs(task, "equal-time", name, long, range(seeds), [chosen] * seeds)
@@ -347,9 +347,13 @@ class Kept:
         if " ".join(said) not in self.commands:
             self.commands.append(" ".join(said))
 
+    def of(self, **what: Any) -> list[Row]:
+        """The rows that are such."""
+        return [row for row in self.rows if all(row.get(key) == what[key] for key in what)]
+
     def has(self, **what: Any) -> bool:
         """Whether there is such a row."""
-        return any(what.items() <= row.items() for row in self.rows)
+        return bool(self.of(**what))
 
     def runs(
         self,

@@ -49,8 +49,8 @@ def looks(steps: int) -> Iterator[int]:
 def found(task: str, method: str, every: int, seeds: int, steps: int) -> list[list[Any]]:
     """For each seed what was measured on the way: `trimol.errors.Errors`."""
     config = configure(task, method, steps=1)
-    settings = {"gamma": config.hyperparameters["gamma"]} if method == "modo" else {}
-    given: dict[str, Any] = {"lr": config.lr, "hyperparameters": {**settings, "every": every}}
+    own_settings = {k: v for k, v in config.hyperparameters.items() if k == "gamma"}
+    given: dict[str, Any] = {"lr": config.lr, "hyperparameters": {**own_settings, "every": every}}
     if task in ALONE:
         return [_alone(task, method, seed, steps // ALONE[task], given) for seed in range(seeds)]
     own = TASKS[task]()

@@ -72,21 +72,25 @@ def test_the_published_protocol_by_the_command(study, monkeypatch, tmp_path):
 
 def test_equal_time_by_the_command_and_after_a_kill(study, monkeypatch, tmp_path, capsys):
     path = tmp_path / "pinn.json"
+    # As the published protocol leaves it: a row that is of no method.
+    kept = {"rows": [{"protocol": "reference", "MSE": 1e-4}], "costs": None, "command": "before"}
+    path.write_text(json.dumps(kept), encoding="utf-8")
     command = ["physics.py", "equal-time", "--quick", "--json", str(path)]
     monkeypatch.setattr("sys.argv", [*command, "--methods", "static", "mconfig"])
     study.main()
     found = json.loads(path.read_text(encoding="utf-8"))
-    assert len(found["rows"]) == 24 + 8 + 2 * 2  # settings of both, then seeds
+    assert len(found["rows"]) == 1 + 24 + 8 + 2 * 2  # settings of both, then seeds
     capsys.readouterr()
     found["rows"] = found["rows"][:-3]  # as if it had been killed
     path.write_text(json.dumps(found), encoding="utf-8")
     study.main()
     assert len(capsys.readouterr().out.splitlines()) == 3
     again = json.loads(path.read_text(encoding="utf-8"))
-    long = {row["method"]: row["steps"] for row in again["rows"]}
+    long = {row["method"]: row["steps"] for row in again["rows"][1:]}
     for name, steps in long.items():
         assert steps == max(round(10 / again["costs"][name]), 1)
     assert all(np.isfinite(row["MSE"]) for row in again["rows"])
+    assert again["rows"][0] == kept["rows"][0]
 
 
 def test_a_step_is_the_tasks_own(study):

@@ -17,3 +17,10 @@ def test_rows_are_made_once(run_script, tmp_path):
     assert all("p E_ca" in row for row in rows[1:])
     assert run_script(*command) == ""
     assert json.loads(file.read_text())["rows"] == rows
+
+
+def test_a_task_without_a_gamma_of_its_own(load_script):
+    study = load_script("benchmarks/staleness.py")
+    row = study.row_of("scenes", "modo", 3, seeds=1, steps=25)
+    assert row["steps"] == 5
+    assert all(value >= 0 for measure in ("R_opt", "E_ca", "test") for value in row[measure])
