@@ -428,3 +428,18 @@ def test_where_no_cluster_is_one_line_says_so(scheme: str, monkeypatch: pytest.M
         other.listen()  # and says nothing
         with pytest.raises(RunError, match=r"what answers at .* is no Ray cluster"):
             clusters.reach(address)
+
+
+@pytest.mark.parametrize("error", [Exception("The node\ntimed out"), RuntimeError("timed out")])
+def test_a_cluster_that_does_not_start_is_one_line(error: Exception) -> None:
+    class Ray:
+        def init(self, **_how: Any) -> None:
+            raise error
+
+    with pytest.raises(RunError, match=r"^cannot connect to the Ray cluster here: .*timed out$"):
+        clusters._connect(Ray(), None, 1)
+
+
+def test_a_fault_of_ours_keeps_its_traceback() -> None:
+    with pytest.raises(AttributeError):
+        clusters._connect(object(), None, 1)

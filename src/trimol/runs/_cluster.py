@@ -71,7 +71,11 @@ def _connect(ray: Any, address: str | None, cpus: int) -> None:
         how = {"address": address, **quietly}
     try:
         ray.init(**how)
-    except (RuntimeError, ConnectionError, ValueError, TimeoutError) as error:
+    except Exception as error:
+        # A node that does not start in time raises an Exception and nothing more.
+        known = (RuntimeError, ConnectionError, ValueError, TimeoutError)
+        if type(error) is not Exception and not isinstance(error, known):
+            raise
         said = " ".join(str(error).split())
         raise RunError(f"cannot connect to the Ray cluster {address or 'here'}: {said}") from error
 
