@@ -116,7 +116,7 @@ def _no_type_in_words(
 ) -> None:
     """Napoleon takes what is before a colon in a property's first line for its type."""
     if what == "property":
-        lines.insert(0, "")
+        lines[:0] = ["..", ""]  # an empty comment, which has no colon
 
 
 def setup(app: object) -> None:
