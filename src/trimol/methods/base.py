@@ -613,11 +613,13 @@ class Method(nn.Module):
 
     def _update(self, evidence: Evidence) -> bool:
         """Take new weights; keep the old ones if the losses or the gradients are not finite."""
-        wanted = [self.names.index(name) for name in self.wanted]
+        wanted = self.wanted  # those of this step: the next one's may be others
         try:
-            told = self.weigh(evidence)
+            told, losses = self.weigh(evidence), evidence.losses
+            if wanted != self.names:
+                losses = losses[[self.names.index(name) for name in wanted]]
             # The mean of no samples is NaN with gradients of 0, which would look like evidence.
-            broken = None if is_finite(evidence.losses[wanted]) else torch.tensor(True)
+            broken = None if is_finite(losses) else torch.tensor(True)
             kept = self.commit(told, broken) is not None
         except NonFinite:
             kept = True
