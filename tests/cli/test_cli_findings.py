@@ -88,6 +88,19 @@ def test_differences_in_words() -> None:
     assert "fit" not in second
 
 
+def test_worse_above_and_no_difference_below_are_explained() -> None:
+    loss = {"static": 1.0, "mgda": 1.0, "modo": 1.036}  # beyond one interval, not beyond Holm's
+    runs = {
+        method: [made_up(method, seed, level + NOISE[(seed + i) % 5], 1.0) for seed in range(5)]
+        for i, (method, level) in enumerate(loss.items())
+    }
+    found = Comparison("digits", runs, [])
+    assert findings.sentences(found)[1] == "modo − static: no difference larger than noise"
+    assert "modo is worse" in " ".join(findings.verdict(found))
+    assert "not: what might be harm counts" in findings.caution(found)[0]
+    assert findings.caution(comparison(static=3.0, modo=1.0)) == []
+
+
 def test_without_chance_no_noise_is_spoken_of() -> None:
     runs = {m: [made_up(m, seed, 1.0, 1.0) for seed in range(3)] for m in ("static", "modo")}
     assert findings.sentences(Comparison("digits", runs, [])) == []

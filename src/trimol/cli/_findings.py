@@ -61,7 +61,9 @@ def caution(compared: Comparison) -> list[str]:
     finished = {label: runs for label, runs in compared.runs.items() if runs}
     if len(finished) < 2 or not any(gain.worse for gain in judge_runs(finished)[0].gains):
         return []
-    return ["(held to the number of comparisons, which what is called worse above is not)"]
+    return [
+        "(corrected for the number of comparisons; “worse” above is not: what might be harm counts)"
+    ]
 
 
 def _ways(compared: Comparison) -> dict[str, Better]:
