@@ -4,6 +4,7 @@ import gc
 import importlib.util
 import itertools
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,10 @@ import torch
 from pair import server
 from trimol.gradients._hooks import WATCH
 
+# A shell starts what runs in its background with Ctrl-C ignored, and so would all processes of
+# tests that send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # nor do the processes that tests start need more
 # Virtual machines that announce AMX and do not have it end the process at a bfloat16 bmm; asked
@@ -26,6 +31,14 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 # The same examples every time, and as long as a busy machine takes.
 hypothesis.settings.register_profile("seeded", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("seeded")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: of its time a worker waits a third, for processes it started.
+
+    Those of clusters, trainings of several ranks, commands, compilers and the browser.
+    """
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -361,7 +361,9 @@ def test_errors_name_the_argument_and_the_value(function: Callable[..., Tensor])
         function(x * 1, [x], chunk=0)
     with pytest.raises(ValueError, match=r"^chunk must be at least 1, found -2$"):
         function(x * 1, [x], chunk=-2)
-    with pytest.raises(ValueError, match=r"^losses must be a 1-D tensor .* found shape \(\)$"):
+    with pytest.raises(
+        ValueError, match=r"^losses must be a 1-D tensor .* found shape \(\): write \[a, b\]$"
+    ):
         function(x.sum(), [x])
     with pytest.raises(
         ValueError,

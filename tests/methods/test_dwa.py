@@ -68,7 +68,7 @@ def test_what_is_not_finite_never_enters_the_state():
     dwa = trimol.DWA(model.parameters(), 3, period=2)
     dwa(model.losses(batch()))
     total = dwa.total
-    with pytest.warns(RuntimeWarning, match="DWA: gradients with NaN"):
+    with pytest.warns(RuntimeWarning, match="DWA: losses with NaN"):
         dwa(model.losses(batch()) * float("nan"))
     assert torch.equal(dwa.total, total)
     assert dwa.seen == 1

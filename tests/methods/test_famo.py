@@ -149,7 +149,7 @@ def test_what_is_not_finite_never_enters_the_state():
     famo.observe(torch.tensor([1.0, float("nan"), 2.0]))
     assert torch.equal(famo.logits, logits)
     state = {k: v.clone() for k, v in famo.state_dict().items()}
-    with pytest.warns(RuntimeWarning, match="FAMO: gradients with NaN"):
+    with pytest.warns(RuntimeWarning, match="FAMO: losses with NaN"):
         famo(model.losses(batch()) * float("inf"))
     for key in ("weights", "logits", "moments", "before", "observations"):
         assert torch.equal(famo.state_dict()[key], state[key])

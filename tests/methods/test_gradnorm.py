@@ -151,7 +151,7 @@ def test_first_losses_may_be_given():
 def test_a_first_step_that_is_not_finite_is_no_start():
     model = network()
     gradnorm = trimol.GradNorm(model.parameters(), 3)
-    with pytest.warns(RuntimeWarning, match="kept as they are"):
+    with pytest.warns(RuntimeWarning, match="losses with NaN or infinity; λ is kept as it is"):
         gradnorm(model.losses(batch()) * float("nan"))
     assert not gradnorm.initial.any()
     gradnorm(model.losses(batch(seed=1)))

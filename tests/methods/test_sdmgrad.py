@@ -175,7 +175,7 @@ def test_what_is_not_finite_never_enters_the_state():
     model = network()
     method = trimol.SDMGrad(model.parameters(), 3, gamma=0.1, weights=START)
     one, two, three = draws(model)
-    with pytest.warns(RuntimeWarning, match="SDMGrad: gradients with NaN"):
+    with pytest.warns(RuntimeWarning, match="SDMGrad: losses with NaN"):
         method(one, two * float("inf"), three)
     assert torch.equal(method.w, START)
 
