@@ -33,14 +33,6 @@ hypothesis.settings.register_profile("seeded", derandomize=True, deadline=None, 
 hypothesis.settings.load_profile("seeded")
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: of its time a worker waits a third, for processes it started.
-
-    Those of clusters, trainings of several ranks, commands, compilers and the browser.
-    """
-    return (os.cpu_count() or 1) + 1
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection() -> None:
     """Thousands of tests are made, and all of them stay: there is no garbage to look for."""
