@@ -17,11 +17,10 @@ from importlib import import_module
 from typing import Protocol
 
 from trimol._extras import require
-from trimol._failures import meant
 from trimol._outline import first_line
 from trimol._registration import announced
 from trimol._version import __version__
-from trimol.cli._reporting import INTERRUPTED, TERMINATED, UsageError, reported, speaks
+from trimol.cli._reporting import INTERRUPTED, TERMINATED, UsageError, known_name, reported, speaks
 
 _RUNS = ("run", "compare", "diagnose", "sweep", "front", "report", "plan")
 _LISTS = ("methods", "tasks", "data")
@@ -74,9 +73,7 @@ def _run(given: Sequence[str]) -> int:
     if name == "--version":
         print(f"trimol {__version__}")
         return 0
-    if name not in COMMANDS:
-        near = meant(name, COMMANDS)
-        raise UsageError(f"unknown command {name!r}{near}: the commands are {', '.join(COMMANDS)}")
+    known_name("command", name, COMMANDS)
     for package in ("tyro", "rich"):
         require(package, extra="studies", purpose="the command line")
     command: _Command = import_module(COMMANDS[name])

@@ -52,18 +52,23 @@ def best(compared: Comparison) -> set[tuple[str, str]]:
 
 def verdict(compared: Comparison) -> list[str]:
     """What the rule of `trimol.runs.verdict` says, as the headline of a report does."""
-    finished = {label: runs for label, runs in compared.runs.items() if runs}
+    finished = _finished(compared)
     return said(*judge_runs(finished)) if len(finished) > 1 else []
 
 
 def caution(compared: Comparison) -> list[str]:
     """Why the verdict may call something worse that is not among the `sentences`."""
-    finished = {label: runs for label, runs in compared.runs.items() if runs}
+    finished = _finished(compared)
     if len(finished) < 2 or not any(gain.worse for gain in judge_runs(finished)[0].gains):
         return []
     return [
         "(corrected for the number of comparisons; “worse” above is not: what might be harm counts)"
     ]
+
+
+def _finished(compared: Comparison) -> dict[str, list[StoredRun]]:
+    """The methods that have a run that came to its end."""
+    return {label: runs for label, runs in compared.runs.items() if runs}
 
 
 def _ways(compared: Comparison) -> dict[str, Better]:

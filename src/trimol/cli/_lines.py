@@ -39,10 +39,10 @@ def wrapped(text: str, width: int | None, *, indent: int = 0, whole: str = "") -
     ).replace(_HELD, " ")
 
 
-def explain(term: str, docstring: str, *, column: int = 24) -> None:
-    """Print what can be typed, and beside it what a docstring says of it."""
+def explain(term: str, meaning: str, *, column: int = 24) -> None:
+    """Print what can be typed, and beside it what it means."""
     width = get_terminal_size().columns
-    said = f"{term:<{column - 2}}  {plain(docstring)}"
+    said = f"{term:<{column - 2}}  {meaning}"
     print(fill(said, width, initial_indent="  ", subsequent_indent=" " * (column + 2)))
 
 

@@ -6,10 +6,10 @@ A programming error is no such failure: it keeps its traceback.
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-from trimol._failures import BadType, BadValue, UserError
+from trimol._failures import BadType, BadValue, UserError, meant
 
 FAILED, MISUSED, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
@@ -67,6 +67,14 @@ def usage() -> Iterator[None]:
         yield
     except (BadValue, BadType) as error:
         raise UsageError(str(error)) from error
+
+
+def known_name(kind: str, name: str, names: Collection[str]) -> str:
+    """A name that there is; or one line that lists all of them."""
+    if name not in names:
+        listed = f"{meant(name, names)}: the {kind}s are {', '.join(names)}"
+        raise UsageError(f"unknown {kind} {name!r}{listed}")
+    return name
 
 
 def print_json(value: object) -> None:

@@ -6,10 +6,10 @@ What is wrong with them is said before anything is imported, as far as their sou
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trimol._failures import BadValue, meant
+from trimol._failures import BadValue
 from trimol._outline import Parameter
 from trimol.cli._parse import pairs
-from trimol.cli._reporting import UsageError, usage
+from trimol.cli._reporting import UsageError, known_name, usage
 from trimol.cli._values import any_value, of_types
 from trimol.methods._registry import names
 from trimol.tasks.loading import examine, known_options
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 def checked_method(name: str) -> str:
     """The name of a method, or one line that lists them all."""
-    if name not in names():
-        near = meant(name, names())
-        raise UsageError(f"unknown method {name!r}{near}: the methods are {', '.join(names())}")
-    return name
+    return known_name("method", name, names())
 
 
 def checked_options(task: str, texts: Sequence[str]) -> dict[str, Any]:

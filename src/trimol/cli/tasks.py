@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional
 
-from trimol._failures import meant
 from trimol.cli._lines import explain, plain, say
 from trimol.cli._parse import parse
-from trimol.cli._reporting import UsageError, print_json
+from trimol.cli._reporting import known_name, print_json
 from trimol.cli._values import Maybe, typed
 from trimol.tasks._catalogue import names, outline
 
@@ -40,10 +39,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _described(name: str) -> dict[str, Any]:
-    if name not in names():
-        near = meant(name, names())
-        raise UsageError(f"unknown task {name!r}{near}: the tasks are {', '.join(names())}")
-    source = outline(name)
+    source = outline(known_name("task", name, names()))
     return {
         "task": name,
         "summary": source.summary,
@@ -64,7 +60,7 @@ def _list(tasks: Sequence[dict[str, Any]]) -> None:
 
 def _show(task: dict[str, Any]) -> None:
     say(f"{task['task']}: {task['summary']}")
-    say(f"{_losses(task)[0].upper()}{_losses(task)[1:]}", indent=2, whole=OF_ANOTHER)
+    say(_losses(task).replace("l", "L", 1), indent=2, whole=OF_ANOTHER)
     if task["options"]:
         print("Options, with their defaults:")
     for name, default in task["options"].items():
