@@ -7,7 +7,7 @@ small that the time goes into calling operators rather than into arithmetic. Bot
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, repeat
 
 import torch
 from torch import Tensor
@@ -30,8 +30,8 @@ CACHED_ENTRIES = 2**18
 USUAL = 0.95  # so many of the intermediate gradients: a recurrent layer has hundreds of small ones
 SMALLEST_BATCH = 4
 LARGEST_BATCH = 32
-# A Gramian widens so many entries at a time to float64: 1 MB, which stays in the cache.
-WIDENED_ENTRIES = 2**17
+# A Gramian widens so many entries at a time to float64: 512 KB, which stay in the cache.
+WIDENED_ENTRIES = 2**16
 
 
 @no_autocast()
@@ -207,13 +207,28 @@ def products(rows: Tensor, columns: Tensor, scale: Tensor | None = None) -> Tens
     total = float64(rows.new_zeros(*rows.shape[:-1], columns.shape[-2]))
     count = max(math.prod(each.shape[:-1]) for each in (rows, columns))
     width = max(WIDENED_ENTRIES // max(count, 1), 1024)
-    pieces = rows.split(width, -1)
-    scales = [None] * len(pieces) if scale is None else scale.split(width)
-    for part, other, own in zip(pieces, columns.split(width, -1), scales, strict=True):
-        wide = float64(part)
-        right = wide if columns is rows else float64(other)
-        total += (wide if own is None else wide * float64(own)) @ right.mT
+    same = columns is rows
+    left = _widened(rows, width)
+    right = repeat(None) if same else _widened(columns, width)
+    scales = repeat(None) if scale is None else _widened(scale, width)
+    for wide, other, own in zip(left, right, scales, strict=False):
+        total += (wide if own is None else wide * own) @ (wide if other is None else other).mT
     return total
+
+
+def _widened(rows: Tensor, width: int) -> Iterator[Tensor]:
+    """The columns of (…, d) rows in float64, ``width`` at a time, each in the place of the last.
+
+    Fresh memory for every piece would take longer than what is written into it.
+    """
+    first, *others = rows.detach().split(width, -1)
+    wide = float64(first)
+    yield wide
+    for piece in others:
+        if rows.dtype == torch.float64:  # as they are: nothing may be written there
+            yield float64(piece)
+        else:
+            yield wide[..., : piece.shape[-1]].copy_(piece)
 
 
 def all_rows(graph: Graph, *, joined: bool = True, spread: bool = False) -> Tensor:
