@@ -1,5 +1,6 @@
 """What a method says of its last step."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -93,3 +94,41 @@ class Info:
         if self.gramian is None or self.norms is None:
             return None
         return self.gramian / torch.outer(self.norms, self.norms)
+
+    def __str__(self) -> str:
+        """A line an objective, then what the step did."""
+        columns: dict[str, Tensor] = {"loss": self.losses, "weight": self.weights}
+        if self.norms is not None:
+            columns["‖gradient‖"] = self.norms
+        if self.effect is not None:
+            columns["effect"] = self.effect
+        named = [str(name) for name in self.names]
+        widest = max(map(len, named))
+        lines = [" " * widest + "".join(f"{title:>12}" for title in columns)]
+        for at, name in enumerate(named):
+            numbers = "".join(f"{float(each[at]):>12.4g}" for each in columns.values())
+            lines.append(f"{name:<{widest}}{numbers}")
+        return "\n".join([*lines, self._done()])
+
+    def _done(self) -> str:
+        """Whether and how the weights were computed, and what a user should not miss."""
+        how = f" by {self.route}" if self.route else ""
+        said = [f"weights new{how}, {self.extra:.0%} of a plain step on top"]
+        if not self.updated:
+            said = ["weights as they were"]
+        if self.cosines is not None and len(self.names) > 1:
+            said.append(f"least cosine of two gradients {_least(self.cosines):.2g}")
+        if self.absent:
+            said.append(f"no sample of {', '.join(map(str, self.absent))}")
+        if self.skipped or self.kept:
+            said.append(f"weights kept in {self.kept + self.skipped} steps so far")
+        if self.guarded:
+            said.append(f"guard: {self.guarded}")
+        return "; ".join(said)
+
+
+def _least(cosines: Tensor) -> float:
+    """The least entry beside the diagonal; NaN where all of these are."""
+    apart = cosines[~torch.eye(len(cosines), dtype=torch.bool, device=cosines.device)]
+    known = apart[~apart.isnan()]
+    return float(known.min()) if len(known) else math.nan
