@@ -78,8 +78,8 @@ class Sampled:
     """The points of the example: drawn anew for every loss that is asked for."""
 
     def __init__(self, seed: int) -> None:
-        self.line = LatinHypercube(1, seed=np.random.default_rng(seed))
-        self.plane = LatinHypercube(2, seed=np.random.default_rng(seed))
+        # A number, as in the example: of a generator scipy takes a child, and draws other points.
+        self.line, self.plane = LatinHypercube(1, seed=seed), LatinHypercube(2, seed=seed)
 
     def initial(self, field: Field) -> Tensor:
         """u(x, 0) = −sin(πx)."""

@@ -42,7 +42,7 @@ def test_network_points_and_losses_are_those_of_the_example(study):
 
     theirs.apply(begin)
     ours, drawn = study.network(study.SEED), study.Sampled(study.SEED)
-    random = [LatinHypercube(d, seed=np.random.default_rng(study.SEED)) for d in (1, 2)]
+    random = [LatinHypercube(d, seed=study.SEED) for d in (1, 2)]
     x = torch.from_numpy(random[0].random(50)[:, 0]).float() * 2 - 1
     initial = (theirs(x, 0 * x) + torch.sin(torch.pi * x)).square().mean()
     torch.testing.assert_close(drawn.initial(ours), initial)
