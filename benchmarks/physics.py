@@ -27,6 +27,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,7 @@ class Sampled:
         return torch.from_numpy(self.line.random(size)[:, 0]).float()
 
 
+@cache
 def grid() -> tuple[Tensor, Tensor]:
     """The test points of the example, 256 × 100, and the exact solution there."""
     x, t = np.linspace(-1 + 1 / 256, 1 - 1 / 256, 256), np.linspace(0, 1, 100)

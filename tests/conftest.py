@@ -33,6 +33,7 @@ hypothesis.settings.register_profile("seeded", derandomize=True, deadline=None, 
 hypothesis.settings.load_profile("seeded")
 
 
+@pytest.hookimpl(optionalhook=True)  # xdist may not be there
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: of its time a worker waits a third, for processes it started.
 
