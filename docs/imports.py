@@ -46,6 +46,7 @@ ANYWHERE = (
     "_lazy",
     "_outline",
     "_registration",
+    "_warnings",
 )
 
 BOX, ROW, STEP, MARGIN, BELOW = (86, 28), 44, 61, 12, 62

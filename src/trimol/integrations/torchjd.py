@@ -1,7 +1,6 @@
 """TorchJD's aggregators and weightings, as methods."""
 
 import inspect
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, Self, Unpack
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 
 from trimol._extras import require
 from trimol._failures import BadType, BadValue
+from trimol._warnings import warn
 from trimol.gradients import Evidence, NonFinite
 from trimol.gradients._autocast import no_autocast
 from trimol.integrations._capture import Capture, put
@@ -132,11 +132,9 @@ class TorchJD(Method):
         """The aggregator's state, for ``state_dict()``."""
         state = self._capture.changed(self.aggregator)
         if state is None:
-            warnings.warn(
+            warn(
                 f"the state of {type(self.aggregator).__name__} holds what cannot be saved: "
-                "it starts anew where this state_dict is loaded",
-                RuntimeWarning,
-                stacklevel=4,
+                "it starts anew where this state_dict is loaded"
             )
         return state or {}
 

@@ -4,11 +4,11 @@ A layer that is replaced after the method was built leaves its old parameters wi
 hands the new ones to the optimizer as heads, which no method weighs: silently, were it not said.
 """
 
-import warnings
 from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from trimol._warnings import warn
 from trimol.gradients import Evidence
 
 # A branch that is skipped at random (stochastic depth) comes back; one that stays away so long, no.
@@ -45,7 +45,7 @@ class Reach:
         self.others |= others
         if lost and (replaced or max(self.missed[place] for place in lost) >= PATIENCE):
             self.said = True
-            warnings.warn(_message(name, params, lost), RuntimeWarning, stacklevel=6)
+            warn(_message(name, params, lost))
 
 
 def _message(name: str, params: Sequence[Tensor], lost: Sequence[int]) -> str:

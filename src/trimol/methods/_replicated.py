@@ -8,7 +8,6 @@ No method is known here by name, and none does anything for it: the same
 :meth:`~trimol.methods.Method.weigh` computes on tensors with one more dimension.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from trimol import _checks as checks
 from trimol._failures import BadValue
+from trimol._warnings import warn
 from trimol.gradients import Evidence
 from trimol.gradients._delivery import Delivery, lengths
 from trimol.gradients._rows import gram
@@ -267,12 +267,10 @@ class Replicated:
     def _count(self, kept: Tensor) -> None:
         """Count the runs that kept their weights; the first time, say so."""
         if not self.skipped.any():
-            warnings.warn(
+            warn(
                 f"{type(self.method).__name__}: gradients with NaN or infinity in replicas "
                 f"{kept.nonzero()[:, 0].tolist()}; their weights are kept as they are "
-                "(counted in skipped, said once)",
-                RuntimeWarning,
-                stacklevel=3,
+                "(counted in skipped, said once)"
             )
         self.skipped += kept
 

@@ -5,7 +5,6 @@ resumes with λ at its start. Nothing would show it; so it is said, once.
 """
 
 import functools
-import warnings
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from trimol._warnings import warn
 from trimol.gradients._hooks import WATCH
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _look(optimizer: Optimizer, args: tuple[Any, ...], options: dict[str, Any]) 
         closure = options.get("closure", args[1] if len(args) > 1 else None)
         done = _steps_done(optimizer, held) - (closure is not None)
         if done > 0:
-            warnings.warn(_message(type(method).__name__, done), RuntimeWarning, stacklevel=2)
+            warn(_message(type(method).__name__, done))
 
 
 def _steps_done(optimizer: Optimizer, params: Sequence[Tensor]) -> int:

@@ -1,7 +1,6 @@
 """What every method has in common: losses in, one scalar out, state that survives a checkpoint."""
 
 import math
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Never, Self, TypedDict, get_args
@@ -13,6 +12,7 @@ from torch.optim import Optimizer
 from trimol import _checks as checks
 from trimol._checks import Objectives as Objectives
 from trimol._failures import BadType, BadValue
+from trimol._warnings import warn
 from trimol.data._draws import short_number
 from trimol.gradients import Evidence, Losses, NonFinite
 from trimol.gradients import _reduce as reduce
@@ -434,11 +434,9 @@ class Method(nn.Module):
         """Evaluation does not differentiate: who does so means to train."""
         if not self._trained_in_eval:
             self._trained_in_eval = True
-            warnings.warn(
+            warn(
                 f"{type(self).__name__}: backward() through a call in eval mode, where the weights "
-                "do not move: call method.train() (said once)",
-                RuntimeWarning,
-                stacklevel=2,
+                "do not move: call method.train() (said once)"
             )
 
     def _evidence(
@@ -565,7 +563,7 @@ class Method(nn.Module):
         if topic not in self._said_of_guard:
             self._said_of_guard.add(topic)
             text = f"{type(self).__name__}: {what}; said once)"
-            warnings.warn(text, RuntimeWarning, stacklevel=5)
+            warn(text)
 
     def _tell(self, evidence: Evidence) -> None:
         """Say once of each objective that it was found absent, though nobody had said so."""
@@ -573,12 +571,10 @@ class Method(nn.Module):
         found = set() if presence is None or presence.asked else presence.silent
         for place in sorted(found - self._said):
             self._said.add(place)
-            warnings.warn(
+            warn(
                 f"{type(self).__name__}: the loss of objective {self.names[place]!r} is 0 without "
                 "a gradient: it is taken for absent from this batch, and the weights are kept "
-                "(counted in info.kept, said once); where that is so, say None or counts=",
-                RuntimeWarning,
-                stacklevel=5,
+                "(counted in info.kept, said once); where that is so, say None or counts="
             )
 
     def reset(self) -> Self:
@@ -627,11 +623,9 @@ class Method(nn.Module):
             return True
         self.skipped.add_(1)
         if self.skipped == 1:
-            warnings.warn(
+            warn(
                 f"{type(self).__name__}: {self._not_finite(evidence.losses)}; λ is kept as it is "
-                "(counted in info.skipped, said once)",
-                RuntimeWarning,
-                stacklevel=5,
+                "(counted in info.skipped, said once)"
             )
         return False
 

@@ -4,7 +4,6 @@ import base64
 import gzip
 import hashlib
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
@@ -15,6 +14,7 @@ from urllib.parse import quote
 
 from trimol._failures import BadValue
 from trimol._version import __version__
+from trimol._warnings import warn
 from trimol.report import _curves as curves
 from trimol.report import _diagnosis_plots as diagnosis_plots
 from trimol.report import _front as fronts
@@ -120,7 +120,7 @@ def write(folder: Path | str) -> Path:
     """
     written = write_page(Path(folder))
     for line in written.left_out:
-        warnings.warn(f"left out of the report: {line}", RuntimeWarning, stacklevel=2)
+        warn(f"left out of the report: {line}")
     return written.page
 
 

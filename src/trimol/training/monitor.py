@@ -1,7 +1,6 @@
 """`Monitor`: the three errors while a loop of your own trains, in two lines of it."""
 
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from numbers import Real
@@ -13,6 +12,7 @@ from torch import nn
 
 from trimol._checks import Names, in_order, whole_number
 from trimol._failures import BadType, BadValue
+from trimol._warnings import warn
 from trimol.errors import Errors, estimate, measure
 from trimol.errors._fulldata import Size
 from trimol.errors._inputs import check_again, shards_kept
@@ -220,12 +220,10 @@ class Monitor:
         if self.method.needs == "nothing" or len(info.weights) == 1:
             return
         self._told = True
-        warnings.warn(
+        warn(
             f"{type(self.method).__name__}: the weights are within 1 % of their start after "
             f"{self.steps} steps: this is static weighting, unless their step size is made larger "
-            "(said once)",
-            RuntimeWarning,
-            stacklevel=4,
+            "(said once)"
         )
 
     def _losses(self, batch: Any) -> Losses:
