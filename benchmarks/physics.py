@@ -144,10 +144,12 @@ def published(
     field, drawn, (points, exact) = network(seed), Sampled(seed), grid()
     if disturbed:
         _disturb(field, disturbed)
+    # M-ConFIG begins with all, then the second: the start, as in the example, which goes on with
+    # its first after one turn of each.
     makes: dict[str, Callable[[Field], Tensor]] = {
+        "equation": drawn.equation,
         "initial": drawn.initial,
         "boundary": drawn.boundary,
-        "equation": drawn.equation,
     }
     method = trimol.methods.get(name)(field.parameters(), list(makes))
     optimizer = optimizer_of(name, field, SGD if name == "mconfig" else ADAM)
