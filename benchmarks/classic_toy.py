@@ -93,8 +93,8 @@ def _movers(names: Sequence[str], x: Tensor, coarse: int) -> list[Mover]:
 
 
 def _above(task: ClassicToy, x: Tensor, least: Tensor) -> Tensor:
-    """How far the losses are above the least of each."""
-    return task.values(x, x) - least
+    """How far the losses are above the least of each; next to it, rounding is below."""
+    return (task.values(x, x) - least).clamp_min(1e-12)
 
 
 def _one_of(losses: Callable[[], Tensor], number: int) -> Tensor:
