@@ -4,11 +4,12 @@
     python benchmarks/classic_toy.py --json results/classic_toy.json --figure classic-toy.svg
 
 The protocol of CAGrad, Nash-MTL, FAMO and ConFIG: the first loss × 0.1, Adam with a step size of
-1e-3, the five starts, 35 000 steps or (FAMO, ConFIG) 50 000: the longer runs pass the shorter ones. (M-ConFIG, which has Adam's second moment in itself, moves by
-plain SGD of the same step size, as its authors do.) The starts of a method are replicas of one
-batched program, and some methods step together: the gradients of all are computed at once. Methods
-have the hyper-parameters of their constructors. The losses are below zero: what looks at their
-values is given how far they are above the least of each: no gradient changes.
+1e-3, the five starts, 35 000 steps or (FAMO, ConFIG) 50 000: the longer runs pass the shorter ones.
+(M-ConFIG, which has Adam's second moment in itself, moves by plain SGD of the same step size, as
+its authors do.) The starts of a method are replicas of one batched program, and some methods step
+together: the gradients of all are computed at once. Methods have the hyper-parameters of their
+constructors. The losses are below zero: what looks at their values is given how far they are above
+the least of each: no gradient changes.
 A run has reached the front if it ends within 0.1 of it.
 
 ``--coarse 10`` takes ten steps as one: ten times the step size and Adam's β to the tenth power, so

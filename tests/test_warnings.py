@@ -18,4 +18,3 @@ def test_a_warning_points_at_the_users_line():
     assert [one.filename for one in caught] == [__file__, __file__]
     assert caught[0].lineno < caught[1].lineno
     assert all(one.category is RuntimeWarning for one in caught)
-

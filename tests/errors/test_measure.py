@@ -414,8 +414,8 @@ def test_weights_of_any_sum_are_compared_on_the_simplex() -> None:
         for weights in ([-5.0, 5.0 + 1e-9], [-5.0, 5.0 - 1e-9])
     )
     assert near == pytest.approx(below, rel=1e-6)  # no matter on which side of zero their sum is
-    with pytest.raises(ValueError, match=r"weights must not all be 0, found \[0.0, 0.0\]"):
-        trimol.measure(losses, [x], train=train, weights=[0.0, 0.0])
+    still = trimol.measure(losses, [x], train=train, weights=[0.0, 0.0])  # as ConFIG may say
+    assert still.conflict == pytest.approx(still.opt**2, rel=1e-12)
 
 
 def test_a_difference_within_rounding_is_none() -> None:

@@ -54,7 +54,8 @@ class LossVector:
 def checked_weights(weights: Tensor | Sequence[float] | None) -> Tensor | None:
     """λ in float64, scaled to sum to one; where some are below zero, their absolute values.
 
-    The sum of weights of both signs (`trimol.PBI`'s) may be next to zero, or below it.
+    The sum of weights of both signs (`trimol.PBI`'s) may be next to zero, or below it. Weights that
+    are all zero stay so: the direction of `trimol.ConFIG` is zero where gradients are opposed.
     """
     if weights is None:
         return None
@@ -62,10 +63,8 @@ def checked_weights(weights: Tensor | Sequence[float] | None) -> Tensor | None:
     if given.dim() != 1 or not given.isfinite().all():
         raise BadValue(f"weights must be finite numbers in one dimension, found {weights!r}")
     total = given.abs().sum()
-    if not total > 0:
-        raise BadValue(f"weights must not all be 0, found {given.tolist()}")
     # What sums to one in single precision is left as it is, to the last bit.
-    return given if abs(given.sum() - 1) < 1e-6 else given / total
+    return given if total == 0 or abs(given.sum() - 1) < 1e-6 else given / total
 
 
 def check_rho(rho: float) -> None:
