@@ -12,7 +12,7 @@ demo: .venv/installed
 	@echo "The picture: runs/demo/fig1/fig1.png. Everything, on one page: runs/demo/report.html"
 
 test: .venv/installed
-	$(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -517,17 +517,19 @@ def _ways(rows: list[Row]) -> str:
     parts = []
     for steps, coarse in dict.fromkeys((row["steps"], row["coarse"]) for row in rows):
         own = [row for row in rows if (row["steps"], row["coarse"]) == (steps, coarse)]
+        passed = any("reached_earlier" in row for row in own)
         lines = [
             [
                 row["method"],
                 f"{row['reached']} of 5",
-                str(row.get("reached_earlier", "")),
+                *([str(row["reached_earlier"])] if passed else []),
                 *(f"{d:.2g}" for d in row["distances"]),
             ]
             for row in sorted(own, key=lambda row: -row["reached"])
         ]
         head = f"{steps} steps" + (f", each for {coarse}" if coarse > 1 else "")
-        parts.append(_table([head, "reached (within 0.1)", "after 35 000", *starts], lines))
+        earlier = ["after 35 000"] if passed else []
+        parts.append(_table([head, "reached (within 0.1)", *earlier, *starts], lines))
     return "\n\n".join(parts)
 
 

@@ -33,15 +33,6 @@ hypothesis.settings.register_profile("seeded", derandomize=True, deadline=None, 
 hypothesis.settings.load_profile("seeded")
 
 
-@pytest.hookimpl(optionalhook=True)  # xdist may not be there
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: of its time a worker waits a third, for processes it started.
-
-    Those of clusters, trainings of several ranks, commands, compilers and the browser.
-    """
-    return (os.cpu_count() or 1) + 1
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection() -> None:
     """Thousands of tests are made, and all of them stay: there is no garbage to look for."""
@@ -63,21 +54,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.pluginmanager.hasplugin("xdist"):
         return
     for item in items:
-        if isinstance(item, pytest.Function) and _group(item) is None:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("xdist_group") is None:
             made = itertools.chain(*item._fixtureinfo.name2fixturedefs.values())
             shared = any(fixture.scope == "module" for fixture in made)
             place = item.path.stem if shared else f"{item.path.stem}.{item.originalname}"
             item.add_marker(pytest.mark.xdist_group(place))
         if getattr(config.option, "loadgroup", False):
             _name_group(item)
-    # Clusters take minutes to start and stop: one worker waits for them while the others compute.
-    items.sort(key=lambda item: _group(item) != "ray")
-
-
-def _group(item: pytest.Item) -> str | None:
-    """The group that a test is marked to be of."""
-    mark = item.get_closest_marker("xdist_group")
-    return None if mark is None else str(mark.args[0])
 
 
 def _name_group(item: pytest.Item) -> None:
@@ -86,9 +69,9 @@ def _name_group(item: pytest.Item) -> None:
     xdist 3.8 does so itself by an attribute that pytest has no more since 9.2, and is silent
     where it fails: every worker then makes what a module's tests share.
     """
-    group = _group(item)
+    group = item.get_closest_marker("xdist_group")
     if group is not None and hasattr(item, "_id"):
-        item._id = type(item._id).parse(f"{item.nodeid}@{group}")
+        item._id = type(item._id).parse(f"{item.nodeid}@{group.args[0]}")
 
 
 # For every kind of device that is not there, `torch.manual_seed` writes down where it was called
