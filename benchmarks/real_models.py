@@ -89,10 +89,7 @@ class Problem(InHalves):
 
     def move(self) -> None:
         """A step of SGD along the gradients that there are, and the next batch."""
-        with torch.no_grad():
-            for p in self.params:
-                if p.grad is not None:
-                    p.add_(p.grad, alpha=-LR)
+        torch.optim.SGD(self.params, lr=LR).step()
         self.x = self.draw()
 
 

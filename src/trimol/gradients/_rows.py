@@ -7,7 +7,7 @@ small that the time goes into calling operators rather than into arithmetic. Bot
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise, repeat
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -207,11 +207,10 @@ def products(rows: Tensor, columns: Tensor, scale: Tensor | None = None) -> Tens
     total = float64(rows.new_zeros(*rows.shape[:-1], columns.shape[-2]))
     count = max(math.prod(each.shape[:-1]) for each in (rows, columns))
     width = max(WIDENED_ENTRIES // max(count, 1), 1024)
-    same = columns is rows
-    left = _widened(rows, width)
-    right = repeat(None) if same else _widened(columns, width)
-    scales = repeat(None) if scale is None else _widened(scale, width)
-    for wide, other, own in zip(left, right, scales, strict=False):
+    none = [None] * len(rows.split(width, -1))
+    right = none if columns is rows else _widened(columns, width)
+    scales = none if scale is None else _widened(scale, width)
+    for wide, other, own in zip(_widened(rows, width), right, scales, strict=True):
         total += (wide if own is None else wide * own) @ (wide if other is None else other).mT
     return total
 

@@ -98,8 +98,8 @@ class Info:
     def __str__(self) -> str:
         """A line an objective, then what the step did."""
         columns: dict[str, Tensor] = {"loss": self.losses, "weight": self.weights}
-        if self.norms is not None:
-            columns["‖gradient‖"] = self.norms
+        if (norms := self.norms) is not None:
+            columns["‖gradient‖"] = norms
         if self.effect is not None:
             columns["effect"] = self.effect
         named = [str(name) for name in self.names]
@@ -113,11 +113,10 @@ class Info:
     def _done(self) -> str:
         """Whether and how the weights were computed, and what a user should not miss."""
         how = f" by {self.route}" if self.route else ""
-        said = [f"weights new{how}, {self.extra:.0%} of a plain step on top"]
-        if not self.updated:
-            said = ["weights as they were"]
-        if self.cosines is not None and len(self.names) > 1:
-            said.append(f"least cosine of two gradients {_least(self.cosines):.2g}")
+        new = f"weights new{how}, {self.extra:.0%} of a plain step on top"
+        said = [new if self.updated else "weights as they were"]
+        if (cosines := self.cosines) is not None and len(self.names) > 1:
+            said.append(f"least cosine of two gradients {_least(cosines):.2g}")
         if self.absent:
             said.append(f"no sample of {', '.join(map(str, self.absent))}")
         if self.skipped or self.kept:
