@@ -251,6 +251,9 @@ def test_states_of_a_run(tmp_path: Path) -> None:
     assert str(execute(config, tmp_path, resume=True).state) == "finished"
     states.begin(tmp_path)  # as if killed between the summary and the end of the state
     assert str(store.load(tmp_path).state) == "finished"
+    (again,) = execute_all([(config, tmp_path)])
+    assert isinstance(again, store.StoredRun)
+    assert not (tmp_path / "state.json").exists()
 
 
 def test_a_process_that_was_killed_does_not_run(tmp_path: Path) -> None:

@@ -159,9 +159,13 @@ def finished(config: RunConfig, path: Path) -> StoredRun | None:
         return None
     refuse_another(there, config, path)
     try:
-        return store.load_whole(path, there) if (path / store.SUMMARY).exists() else None
+        run = store.load_whole(path, there) if (path / store.SUMMARY).exists() else None
     except Damaged:
         return None
+    if run is not None:
+        with suppress(OSError):  # a folder that cannot be written keeps what a kill left there
+            states.finish(path)
+    return run
 
 
 def refuse_another(there: RunConfig, config: RunConfig, path: Path) -> None:

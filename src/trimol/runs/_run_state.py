@@ -2,8 +2,9 @@
 
 ``state.json`` is there from a run's beginning until it is finished. It says who runs it, and, once
 it has stopped, why. A finished run has its summary instead, which alone decides that: beside a
-summary, a state that a kill left there counts for nothing. A process that was killed could not say
-so: what is still called running, by a process that is no more, was interrupted.
+summary, a state that a kill left there counts for nothing, and is removed by whoever asks for the
+run again. A process that was killed could not say so: what is still called running, by a process
+that is no more, was interrupted.
 """
 
 import os
