@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint types format coverage bench compatibility docs package clean
+.PHONY: demo test test-slow lint types format coverage bench compatibility docs package clean
 
 demo: .venv/installed
 	$(BIN)/trimol reproduce fig1 --quick --out runs/demo
@@ -11,8 +11,12 @@ demo: .venv/installed
 	@$(BIN)/python -c "import json; print(json.load(open('runs/demo/fig1/study.json'))['notes'][0])"
 	@echo "The picture: runs/demo/fig1/fig1.png. Everything, on one page: runs/demo/report.html"
 
+# What a change is tried with, in less than ten minutes on two cores; the others in as long again.
 test: .venv/installed
-	$(BIN)/python -m pytest -n auto --dist loadgroup
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow"
+
+test-slow: .venv/installed
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m slow
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -73,6 +73,7 @@ def test_it_is_hidden(elsewhere: dict[str, str], tmp_path: Path) -> None:
     assert said.splitlines() == ["no fcntl", "False False False"]
 
 
+@pytest.mark.slow
 def test_every_module_imports(elsewhere: dict[str, str], tmp_path: Path) -> None:
     files = [file.relative_to(SOURCE.parent).with_suffix("") for file in SOURCE.rglob("*.py")]
     modules = [".".join(file.parts).removesuffix(".__init__") for file in files]
@@ -91,6 +92,7 @@ for module in {sorted(module for module in modules if not module.endswith("__mai
     run("-c", code, cwd=tmp_path, env=elsewhere)
 
 
+@pytest.mark.slow
 def test_methods_are_compared(elsewhere: dict[str, str], tmp_path: Path) -> None:
     """By workers of a command; alone; by as many as there are cores, with nothing left to do."""
     flags = "compare digits --methods static,modo --seeds 1 --steps 5 --json --out"

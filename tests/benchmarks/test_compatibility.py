@@ -19,6 +19,7 @@ def compatibility() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_a_run_counts_what_passed_was_skipped_and_failed(
     compatibility: ModuleType, tmp_path: Path
 ) -> None:

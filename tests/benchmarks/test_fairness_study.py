@@ -26,6 +26,7 @@ def test_rays_are_at_equal_angles_between_the_published_ends(study: ModuleType) 
     assert all(sum(ray) == pytest.approx(1) for ray in found)
 
 
+@pytest.mark.slow
 def test_a_small_study_and_that_it_goes_on(study: ModuleType, tmp_path: Path, capsys) -> None:
     try:
         Adult().data()

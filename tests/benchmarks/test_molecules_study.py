@@ -25,6 +25,7 @@ def molecules(
         (tmp_path / "qm9" / name).write_text("\n".join([",".join(made.HEADER), *lines, ""]))
 
 
+@pytest.mark.slow
 def test_a_quick_study_and_that_it_goes_on(
     molecules: None,
     load_script: Callable[[str], ModuleType],

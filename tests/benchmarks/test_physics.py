@@ -58,6 +58,7 @@ def test_network_points_and_losses_are_those_of_the_example(study):
     torch.testing.assert_close(drawn.equation(ours), equation, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_the_published_protocol_by_the_command(study, monkeypatch, tmp_path):
     path = tmp_path / "pinn.json"
     monkeypatch.setattr(study, "POINTS", 100)

@@ -11,6 +11,7 @@ FILE = Path(__file__).parents[2] / "benchmarks" / "real_models.py"
 NAMES = ["plain", "MoDo", "MoDo, cost=0.25", "MGDA"]
 
 
+@pytest.mark.slow
 def test_tiny_models_are_measured_once(tmp_path):
     for needed in ("transformers", "torchjd"):
         pytest.importorskip(needed)

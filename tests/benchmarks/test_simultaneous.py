@@ -8,6 +8,7 @@ def study(load_script):
     return load_script("benchmarks/simultaneous.py")
 
 
+@pytest.mark.slow
 def test_errors_do_not_differ_beyond_noise(study):
     for name, found in study.differences(trials=15, gamma=0.001).items():
         assert abs(found.gap) < 0.25 * found.spread, name

@@ -47,6 +47,7 @@ def test_reaches_the_pareto_set(study, name, problem):
     assert found["distance"] <= 2 * tolerance
 
 
+@pytest.mark.slow
 def test_pbi_ends_on_its_ray_where_that_misses_the_front(study):
     """f₁ = f₂ = f₃ where x₂ = 7 − 3x₁ and 10x₁² − 58x₁ + 81 = 0: twice, below the triangle."""
     given = study.PROBLEMS["quadratic"]

@@ -63,6 +63,7 @@ def test_combinations_leave_out_what_would_be_the_same(steps):
     assert steps.Combination("toy", "upgrad", "adam", "metric") in found
 
 
+@pytest.mark.slow
 def test_a_tiny_study(steps, tables, plan):
     todo = steps.combinations(["toy"], ["adam", "sgd"], ["mgda"])
     todo += steps.combinations(["burgers"], ["adam"], ["static"])

@@ -17,6 +17,7 @@ def run(capsys: pytest.CaptureFixture[str], *given: str) -> tuple[int, str, str]
     return code, out, err
 
 
+@pytest.mark.slow
 def test_from_the_command_to_the_page(capsys, tmp_path):
     out = str(tmp_path / "study")
     code, text, progress = run(capsys, TUG, *SMALL.split(), "--out", out)

@@ -126,6 +126,7 @@ def test_bad_input_is_one_line(
     assert not Path("runs").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_the_same_command_again_give_the_same_front(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

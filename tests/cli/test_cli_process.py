@@ -44,6 +44,7 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_workers_compare_and_progress_goes_to_stderr(tmp_path: Path) -> None:
     arguments = (
         "compare digits --methods static,modo --seeds 2 --steps 30 --jobs 2 --out here --json"
@@ -56,6 +57,7 @@ def test_workers_compare_and_progress_goes_to_stderr(tmp_path: Path) -> None:
     assert len(store.find(tmp_path / "here")) == 4
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_resume_goes_on_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,6 +93,7 @@ def test_whoever_closes_the_pipe_hears_no_more(tmp_path: Path) -> None:
     assert process.returncode in (0, 1)
 
 
+@pytest.mark.slow
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     """Here, where torch is imported already."""
     runpy.run_path(str(ROOT / "examples" / "plain_loop.py"), run_name="__main__")

@@ -62,6 +62,7 @@ def test_without_ray_one_line_names_the_extra(
     assert capsys.readouterr().err == "trimol: --on needs ray: pip install 'trimol[ray]'\n"
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("ray")
 def test_ctrl_c_cancels_and_the_command_goes_on_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -96,6 +96,7 @@ def test_machines_are_told_the_best(capsys) -> None:
     assert all(Path(file).exists() for file in found["files"])
 
 
+@pytest.mark.slow
 def test_the_command_that_a_study_notes_repeats_it(capsys) -> None:
     assert main(["sweep", "bent.py", *TPE, *SMALL, "--quiet", "--json", "--prune", "halving"]) == 0
     first = json.loads(capsys.readouterr().out)
@@ -114,6 +115,7 @@ def test_bounds_may_be_searched() -> None:
     assert found == {'{"bounds": {"long-slope": 0.1}}', '{"bounds": {"long-slope": 1.0}}'}
 
 
+@pytest.mark.slow
 def test_after_ctrl_c_and_a_kill_the_same_command_goes_on(tmp_path: Path, capsys) -> None:
     own = ["--methods", "static", "--lr", "log:1e-3..1", "--trials", "6"]
     command = ["sweep", "held.py:Held", *own, *SMALL]

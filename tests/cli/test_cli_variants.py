@@ -86,6 +86,7 @@ def test_a_variant_that_diverges_is_named(capsys) -> None:
     assert "static:lr=1e30, seed 0: " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_bound_is_kept_and_the_command_on_the_page_repeats_it() -> None:
     """The slope's loss is its square: without the bound it ends near 0.75² (see `Task`)."""
     from trimol.report._runs import command

@@ -41,6 +41,7 @@ def noise(random: torch.Generator, batches: int = BATCHES, *, common: bool) -> l
     return list(z.expand(-1, -1, 3, -1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shift", "common"), [(0.0, True), (0.0, False), (0.1, False), (2.0, True)]
 )
@@ -293,6 +294,7 @@ class _Ordered:
         return iter(self.batches)
 
 
+@pytest.mark.slow
 def test_processes_share_each_batch(tmp_path: pathlib.Path) -> None:
     started(process, str(tmp_path))
     whole = halves(None)

@@ -331,6 +331,7 @@ def _passing(chunk: int, way: str) -> float:
     return 3.2 * chunk if way == "batch" and chunk > 1 else 2.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [1, 2, 4])
 def test_the_memory_of_a_gramian_is_bounded_by_chunk(chunk: int, way: str) -> None:
     for objectives in (8, 16):

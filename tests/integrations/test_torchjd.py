@@ -157,6 +157,7 @@ def test_what_a_guest_is_shown_follows_from_its_class(make, of):
     assert method.needs == {"pair": "product", "direction": "jacobian"}.get(of, of)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["GradVac", "MoDoWeighting", "ConFIG", "Random"])
 def test_two_processes_equal_the_joined_batch(ranks, name):
     assert_two_processes_equal_the_joined_batch(ranks, name, ROWS[name])

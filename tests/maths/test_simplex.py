@@ -296,6 +296,7 @@ def test_project_names_what_is_wrong(v, error, message):
 # --- min_norm against the references --------------------------------------------------------------
 
 
+@pytest.mark.slow
 @exhaustive
 @given(gramians(1, 5), st.sampled_from(RHOS))
 def test_min_norm_reaches_the_optimum(gramian, rho):

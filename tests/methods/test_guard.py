@@ -35,6 +35,7 @@ def moved(problem, method, batches):
     return before - torch.cat([p.detach() for p in problem.params])
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(
     optimizer=st.sampled_from(sorted(OPTIMIZERS)),

@@ -30,6 +30,7 @@ def parts(jacobian, losses, prefer):
     return rows, rows / torch.where(lengths > 0, lengths, 1)
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=80)
 @given(jacobians, st.integers(0, 10**6), st.sampled_from([0.0, 0.5, 1.0]))
 def test_corrections_solve_the_program(jacobian, seed, sigma):

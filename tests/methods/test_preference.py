@@ -50,6 +50,7 @@ def by_enumeration(H, q, cap):
     return best, least
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(jacobians, st.integers(0, 10**6), st.sampled_from([0.1, 1.0, 100.0]))
 def test_multipliers_solve_the_quadratic_problem(jacobian, seed, cap):
@@ -132,6 +133,7 @@ def test_loose_bounds_leave_the_preferred_point():
     torch.testing.assert_close(method.weights, prefer)
 
 
+@pytest.mark.slow
 def test_bounds_out_of_reach_are_an_exact_penalty():
     """f_0 ≤ −1 and f_1 ≤ −1 contradict: C(f_0 + f_1) + f_2, by weights C, C, 1."""
     x, method, _ = descend(

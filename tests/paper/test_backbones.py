@@ -282,6 +282,7 @@ def lines(root: Path, split: str) -> tuple[list[str], list[int]]:
 PROBED = [("dslr", 0.959), ("webcam", 0.972)]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # a thousand images
 @pytest.mark.parametrize(("domain", "expected"), PROBED if FULL else PROBED[:1])
 def test_a_linear_probe_tells_office_objects_apart(

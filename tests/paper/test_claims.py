@@ -208,6 +208,7 @@ def test_table_1_has_its_risks_and_lacks_terms(tmp_path):
     assert found.words.count(" for ") == 4
 
 
+@pytest.mark.slow
 def test_regions_are_judged_by_their_printed_conditions(tmp_path):
     study = reproduce.run("fig2", tmp_path)
     found = {name: judge(LISTED[f"fig2-{name}-bounds"], study) for name in ("I", "II", "III", "IV")}

@@ -121,6 +121,7 @@ def test_claims_are_judged(points: list[fig4.Point]) -> None:
     assert claims.judge(listed["mnist-alpha-opt"], study).verdict == "does not hold"
 
 
+@pytest.mark.slow
 def test_an_interrupted_full_run_is_shown_as_far_as_it_came(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,7 @@ def test_verdicts_ranks_and_words() -> None:
     assert words[1].startswith("a: better: good; worse: bad; neither: 2")
 
 
+@pytest.mark.slow
 def test_a_stop_changes_nothing_and_what_is_finished_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trimol.runs._pool.cores", lambda: 1)  # starting processes takes long
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny")
 def test_a_table_from_runs_to_the_page(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
@@ -145,6 +146,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multitask_report, "draw", lambda *_: [])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny", "undrawn")
 def test_regimes_have_folders_of_their_own(tmp_path: Path) -> None:
     study = reproduce.run("table4", tmp_path, regime="finetune", seeds=2)

@@ -159,6 +159,7 @@ def test_end_to_end(folder: Path) -> None:
     assert set(found.metrics) == {metric for own in task.goals.values() for metric in own}
 
 
+@pytest.mark.slow
 def test_the_paper_s_network_takes_a_step(folder: Path) -> None:
     pytest.importorskip("transformers")
     task = NYUv2(pretrained=False, validation=3)

@@ -40,6 +40,7 @@ def test_nyu_is_left_out_of_all() -> None:
     assert registry.get("table6").options == ("budget",)
 
 
+@pytest.mark.slow
 def test_scenes_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = dict(multitask.stated())
     small = {"image_size": (16, 16), "train": 24, "validation": 8, "test": 8, "missing": 0.0}
@@ -65,6 +66,7 @@ def test_a_study_that_lacks_its_data_leaves_nothing(
     assert not (tmp_path / "studies" / "table6").exists()
 
 
+@pytest.mark.slow
 def test_table6_by_the_command_on_generated_rooms(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

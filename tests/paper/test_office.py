@@ -169,6 +169,7 @@ def test_losses_are_means_over_the_samples_of_each_domain(
         torch.testing.assert_close(losses[place], entropy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("regime", "steps"), [("frozen", 40), ("finetune", 8)])
 def test_it_learns_the_colours(root: Path, regime: Any, steps: int) -> None:
     task = Office31(regime=regime, backbone="resnet18", **TINY)
@@ -185,6 +186,7 @@ def still(module: nn.Module) -> None:
         module.eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("regime", "steps"), [("frozen", 4), ("finetune", 2)])
 def test_it_resumes_bit_for_bit(root: Path, tmp_path: Path, regime: Any, steps: int) -> None:
     def new(seed: int = 0) -> Run:

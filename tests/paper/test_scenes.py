@@ -197,6 +197,7 @@ def losses_of(task: Scenes, method: str, steps: int) -> tuple[dict[str, float], 
     return before, assess(train(run, steps)).losses
 
 
+@pytest.mark.slow
 def test_static_learns() -> None:
     before, after = losses_of(tiny(train=48, image_size=(16, 24)), "static", 120)
     for name in before:

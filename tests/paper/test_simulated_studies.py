@@ -235,6 +235,7 @@ def test_the_papers_example_is_run_as_its_proof_says(tmp_path):
     assert (sine["measured"] < sine["bound"]).all()
 
 
+@pytest.mark.slow
 def test_runs_of_the_steep_example_have_nothing_in_common_once_they_differ(tmp_path):
     """ε_F² is the chance that the sample was drawn, times E‖∇F(x) − ∇F(x')‖² = 2."""
     table = nonconvex(tmp_path, samples=(20,), steps=(4, 16), runs=200)
@@ -272,6 +273,7 @@ def test_schedules_lie_in_the_regions_that_they_are_named_after():
     assert (alpha, gamma, steps) == (pytest.approx(1 / 32), pytest.approx(0.05 * 1024**-0.25), 1024)
 
 
+@pytest.mark.slow
 def test_errors_over_n_are_those_of_the_last_step(tmp_path):
     table = grown(tmp_path, largest=16, datasets=2, runs=3)
     assert set(table["error"]) == {"R_opt", "R_gen", "R_pop", "E_ca"}

@@ -36,6 +36,7 @@ def undrawn(monkeypatch):
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda _, file, **__: file.touch())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fig1", "fig5", "fig6", "fig7", "fig3", "fig2", "theory"])
 def test_a_study_writes_what_it_promises(name, tmp_path):
     seen = []
@@ -63,6 +64,7 @@ def test_studies_share_their_parts(tmp_path, monkeypatch):
     assert reproduce.run("fig7", tmp_path, quick=True).rows
 
 
+@pytest.mark.slow
 def test_figures_are_the_same_bytes_again(tmp_path):
     first = reproduce.run("fig2", tmp_path / "a")
     again = reproduce.run("fig2", tmp_path / "b")
@@ -94,6 +96,7 @@ def test_sweeps_show_means_and_intervals_over_data_sets():
     assert half.tolist() == pytest.approx([12.7062, 0])  # t₁ · √2/√2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_the_users_number_of_seeds_is_taken(tmp_path):
     study = reproduce.run("fig3", tmp_path, quick=True, seeds=3)

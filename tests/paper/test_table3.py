@@ -32,6 +32,7 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     return Context(folder / "study", folder / "parts", folder, quick=True, seeds=2)
 
 
+@pytest.mark.slow
 def test_rows_of_table_3(context: Context) -> None:
     study = table3.table3(context)
     names = ["cross-entropy", "MSE", "Huber", "accuracy", "R_opt", "R_pop", "R_gen", "E_ca"]
@@ -81,6 +82,7 @@ def few(**changes: object) -> dict[str, object]:
     return {**stated, "methods": chosen, **changes}
 
 
+@pytest.mark.slow
 def test_every_method_is_tuned_and_measured(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:

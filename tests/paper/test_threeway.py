@@ -79,6 +79,7 @@ def test_places_in_order_with_intervals() -> None:
     assert found[1].half[0] == pytest.approx(12.7062 * 0.3, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_picture_is_drawn(tmp_path: Path) -> None:
     table = polars.concat([made_up("digits"), made_up("mnist")])
     names = threeway.draw(table, {"mnist": 0.03, "digits": 0.01}, tmp_path)
@@ -86,6 +87,7 @@ def test_the_picture_is_drawn(tmp_path: Path) -> None:
     assert all((tmp_path / name).stat().st_size > 5000 for name in names)
 
 
+@pytest.mark.slow
 def test_a_quick_run_from_end_to_end(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trimol.runs._pool.cores", lambda: 1)
     monkeypatch.setattr(threeway, "LRS", {"digits": 1.0})

@@ -248,6 +248,7 @@ def test_plotly_gets_every_frame_of_a_matrix(tmp_path):
     assert frames[0][0][1] is None
 
 
+@pytest.mark.slow
 def test_printed_figures_are_whole_and_the_same_every_time(comparison, tmp_path):
     style = looks(comparison.labels)
     many = cosines(single(tmp_path / "many", records(MANY, 100)))

@@ -97,6 +97,7 @@ VALUES = (
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=40,
     derandomize=True,
@@ -166,6 +167,7 @@ def test_a_table_that_holds_something_else(column, value, said, folder, capsys):
     assert str(file) in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [1e308, -1e308, 5e-324])
 def test_numbers_at_the_ends_are_drawn(value, folder, monkeypatch, capsys):
     monkeypatch.undo()  # Matplotlib, too

@@ -62,6 +62,7 @@ def written(folder):
     return report.write(folder).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_page_and_the_figures_are_written(tmp_path):
     compared(tmp_path / "runs", seeds=2, steps=100)
     study(tmp_path / "fig0")

@@ -146,6 +146,7 @@ def test_nothing_came_to_an_end() -> None:
     assert "No trial came to an end" in said[0]
 
 
+@pytest.mark.slow
 def test_the_page_has_the_figures_and_escapes_names(tmp_path) -> None:
     hostile = polars.col("setting/schedule").replace("linear", HOSTILE)
     save(study(12, **{"setting/schedule": hostile}), tmp_path)
@@ -162,6 +163,7 @@ def test_tables_of_another_kind_are_left_out_in_one_line(tmp_path) -> None:
         write(tmp_path)
 
 
+@pytest.mark.slow
 def test_figures_are_written_for_papers(tmp_path):
     """Contours, categories and importances among them, as SVG and PDF that the page links to."""
     save(study(), tmp_path)

@@ -130,6 +130,7 @@ def flipped(content: dict[str, bytes], dice: random.Random) -> tuple[str, bool, 
     return name, not mark <= place < mark + len(MARK), {**content, name: bytes(own)}
 
 
+@pytest.mark.slow
 def test_bits_flipped_in_an_interrupted_run(
     whole: dict[str, bytes], broken: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -147,6 +148,7 @@ def test_bits_flipped_in_an_interrupted_run(
             assert str(tmp_path / "run" / name) in said
 
 
+@pytest.mark.slow
 def test_bits_flipped_in_a_finished_run(whole: dict[str, bytes], tmp_path: Path) -> None:
     dice, expected = random.Random(1), {name: whole[name] for name in RESULTS}
     before = store.load(laid_out(tmp_path / "run", whole))

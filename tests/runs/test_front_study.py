@@ -90,6 +90,7 @@ def test_every_point_of_the_quadratic_is_the_minimiser_of_its_weighted_sum(tmp_p
     assert found.indicator("igd", "static", train) == [fronts.igd(reached, known)]
 
 
+@pytest.mark.slow
 def test_weighted_sums_end_at_the_ends_and_the_smooth_maximum_fills_a_concave_front(
     concave: tuple[Front, Path],
 ) -> None:
@@ -250,6 +251,7 @@ def test_a_reference_that_is_given_is_taken(tmp_path: Path) -> None:
     assert (row["reference"], row["reference_from"]) == ([2.0, 3.0], "user")
 
 
+@pytest.mark.slow
 def test_runs_that_diverge_are_left_out_and_said(judged_task: str, tmp_path: Path) -> None:
     # Steps of 1.5 (w₁ + w₂ = 1): x moves on by a factor of −2 for ever.
     with pytest.raises(Diverged, match="every run diverged"):

@@ -156,6 +156,7 @@ def test_the_noise_is_that_of_a_batch_of_this_size(noise):
     assert found.noise["left"].high < 10 * found.noise["left"].low
 
 
+@pytest.mark.slow
 def test_looking_disturbs_nothing():
     task = get("digits")()
     found = look(task, steps=25, looks=4, optimizer="adam", lr=0.01, seed=3)
@@ -164,6 +165,7 @@ def test_looking_disturbs_nothing():
     assert found.moments[-1].losses == pytest.approx(exact, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_look_is_the_same_again():
     first, again = (look("digits", steps=12, looks=3, seed=5) for _ in range(2))
     assert first.evidence == again.evidence
@@ -208,6 +210,7 @@ def test_one_minimum_is_no_conflict():
     assert look(Point(apart=0.0), steps=20, lr=0.1, batch_size=8).regime == "none"
 
 
+@pytest.mark.slow
 def test_noise_is_not_taken_for_conflict():
     task = Point(apart=0.0, noise=60.0, samples=512)
     regimes = {look(task, steps=20, lr=0.01, batch_size=8, seed=s).regime for s in range(4)}

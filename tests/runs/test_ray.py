@@ -174,6 +174,7 @@ class Seen:
         self.slowly.unlink()
 
 
+@pytest.mark.slow
 def test_a_node_that_dies_loses_nothing(
     cluster: Cluster, task: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -198,6 +199,7 @@ def test_a_node_that_dies_loses_nothing(
     assert [path.name for path in (tmp_path / "ray").iterdir() if path.name[0] == "."] == []
 
 
+@pytest.mark.slow
 def test_runs_that_train_together_survive_their_worker(
     cluster: Cluster, task: str, tmp_path: Path
 ) -> None:
@@ -215,6 +217,7 @@ def test_runs_that_train_together_survive_their_worker(
     as_here(tmp_path / "here", runs)
 
 
+@pytest.mark.slow
 def test_cancelled_runs_save_where_they_are_and_go_on(
     cluster: Cluster, task: str, tmp_path: Path
 ) -> None:
@@ -266,6 +269,7 @@ def small_studies(
     load_script("tests/paper/images.py").write(tmp_path / "data")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.usefixtures("small_studies")
 def test_commands_find_the_same_on_ray(
@@ -330,6 +334,7 @@ def test_a_task_that_kills_its_workers_is_given_up(
         execute_all(jobs(tmp_path, configs(task, 1, fault="die")), on="ray")
 
 
+@pytest.mark.slow
 def test_a_node_with_another_torch_is_named(
     cluster: Cluster, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ def killed_after(steps: int):
     return watch
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [(1,), (30, 7, 55), (95, 90)])
 def test_a_killed_search_comes_to_the_same_trials(
     task: str, whole: Sweep, tmp_path: Path, kills: tuple[int, ...]
@@ -109,6 +110,7 @@ def test_the_journal_is_for_optunas_own_tools(whole: Sweep) -> None:
     assert set(found["curves: modo"][0][1]) == {"lr", "schedule", "gamma"}
 
 
+@pytest.mark.slow
 def test_what_a_kill_left_of_the_journal_stops_nobody(
     task: str, whole: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +124,7 @@ def test_what_a_kill_left_of_the_journal_stops_nobody(
     assert journal(tmp_path) == journal(whole.folder)
 
 
+@pytest.mark.slow
 def test_a_lost_journal_is_written_again(task: str, whole: Sweep, tmp_path: Path) -> None:
     sweep(plan(task, trials=3), tmp_path)
     (tmp_path / JOURNAL).unlink()
@@ -138,6 +141,7 @@ def test_another_search_has_another_folder(task: str, tmp_path: Path) -> None:
     assert len(list((tmp_path / store.ASIDE).iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_a_search_by_two_goes_on_with_one(task: str, tmp_path: Path, quick_workers: None) -> None:
     own = {"methods": ["static"], "settings": {}, "trials": 5}
     both = sweep(plan(task, **own), tmp_path / "both", jobs=2)
@@ -164,6 +168,7 @@ def test_one_methods_trials_do_not_depend_on_others(
     assert told(alone) == [t for t in told(whole) if t[0] == "modo"]
 
 
+@pytest.mark.slow
 def test_tpe_learns_and_seeds_differ(task: str, tmp_path: Path) -> None:
     """Of 24 trials, the later ones are nearer to the best step size; by random they are not."""
     own = {"methods": ["static"], "settings": {}, "schedule": None, "lr": "log:1e-6..1"}
@@ -178,6 +183,7 @@ def test_tpe_learns_and_seeds_differ(task: str, tmp_path: Path) -> None:
     assert late["random", 0] < 0.6  # a third of the range, by ratio
 
 
+@pytest.mark.slow
 def test_a_grid_is_run_once_and_needs_no_optuna(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +308,7 @@ def by_number(trials: tuple[Trial, ...], method: str) -> list[Trial]:
     return [trial for trial in trials if trial.method == method]
 
 
+@pytest.mark.slow
 def test_halving_gives_up_on_the_worst_and_changes_no_other(task: str, tmp_path: Path) -> None:
     own = {"search": "random", "trials": 9}
     full = sweep(plan(task, **own, steps=18), tmp_path / "full")

@@ -150,6 +150,7 @@ def test_a_path_that_is_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_one_process_a_folder(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from trimol.runs._lock import locked\n"

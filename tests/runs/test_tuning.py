@@ -261,6 +261,7 @@ def test_nothing_is_run_twice(
     assert_frame_equal(again.tuning, found.tuning)
 
 
+@pytest.mark.slow
 def test_another_choice_moves_the_folders(task: str, tmp_path: Path) -> None:
     first = plan(task, seeds=1)
     compare_tuned(first, tmp_path, jobs=1)
@@ -305,6 +306,7 @@ def test_no_candidate_is_left(task: str, tmp_path: Path) -> None:
         compare_tuned(asked, tmp_path, jobs=1)
 
 
+@pytest.mark.slow
 def test_a_final_run_that_diverges(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,6 +323,7 @@ def test_a_final_run_that_diverges(
         compare_tuned(plan(task), tmp_path, jobs=1)
 
 
+@pytest.mark.slow
 def test_an_edge_that_wins_is_moved(task: str, tmp_path: Path) -> None:
     tried = [Candidate(lr) for lr in (0.001, 0.01)]
     asked = TuningPlan(task, {"static": tried}, 3, 8, seeds=2, tuning_seeds=2, extend=3)
@@ -375,6 +378,7 @@ compare_tuned(plan({task!r}), Path({folder!r}), jobs=1)
 """
 
 
+@pytest.mark.slow
 def test_killed_and_gone_on_with(compared: tuple[Outcome, Path], task: str, tmp_path: Path) -> None:
     code = CODE.format(tests=str(Path(__file__).parent), task=task, folder=str(tmp_path))
     source = str(Path(trimol.__file__).parents[1])

@@ -138,6 +138,7 @@ def test_the_limit_is_the_upper_end_for_all_comparisons(count):
     assert limit.most == pytest.approx(max(ends), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_on_noise_a_method_is_named_in_one_study_in_twenty_at_most():
     """Four methods, three metrics, two budgets, no difference but noise; large noise, so that the
     margin holds nothing back.

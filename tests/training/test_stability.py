@@ -84,6 +84,7 @@ def test_every_twin_follows_the_closed_form():
         torch.testing.assert_close(found.squared[k], squared.expand(5), rtol=1e-10, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_epsilon_is_the_expectation_over_the_algorithm():
     """E(Σ w_t 1_t)² with independent hits of probability p = B/n, in closed form."""
     substitute = torch.tensor([[3.0, -1.0]]).double()
@@ -209,6 +210,7 @@ def test_the_lower_bound_of_the_nonconvex_case():
     assert found.epsilon_max**2 >= least * float(hit.double().mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.2, 1.0])
 def test_the_lower_bound_of_the_strongly_convex_case(share):
     """E‖x_T − x'_T‖ ≥ γT/(2n²) + 1/(16n), Theorem "lower bound"."""
@@ -232,6 +234,7 @@ def test_the_lower_bound_of_the_strongly_convex_case(share):
     assert found.argument_interval[0] >= gamma * steps / (2 * n**2) + 1 / (16 * n)
 
 
+@pytest.mark.slow
 def test_the_estimate_of_the_largest_mean_is_bracketed():
     """The plain maximum is too large on average, the chosen mean is not."""
     generator = torch.Generator().manual_seed(0)
