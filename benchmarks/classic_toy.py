@@ -8,8 +8,9 @@ The protocol of CAGrad, Nash-MTL, FAMO and ConFIG: the first loss × 0.1, Adam w
 (M-ConFIG, which has Adam's second moment in itself, moves by plain SGD of the same step size, as
 its authors do.) The starts of a method are replicas of one batched program, and some methods step
 together: the gradients of all are computed at once. Methods have the hyper-parameters of their
-constructors. The losses are below zero: what looks at their values is given how far they are above
-the least of each: no gradient changes.
+constructors, but where a method's authors say others for this toy (`OF_AUTHORS`). The losses are
+below zero: what looks at their values is given how far they are above the least of each (FAMO:
+above its authors' numbers); no gradient changes.
 A run has reached the front if it ends within 0.1 of it.
 
 ``--coarse 10`` takes ten steps as one: ten times the step size and Adam's β to the tenth power, so
@@ -40,6 +41,9 @@ PICTURED = ("static", "mgda", "pcgrad", "cagrad", "imtlg", "famo", "config", "mc
 LEFT_OUT = ("mgdaub", "hvgrad")
 # Moments of their own: Adam would divide by them a second time.
 BY_SGD = ("mconfig",)
+# FAMO's toy: no decay of its weights, a short gradient, losses above these (the least: −2, −20).
+OF_AUTHORS: dict[str, dict[str, Any]] = {"famo": {"gamma": 0.0, "max_norm": 1.0}}
+OFFSETS = {"famo": (-2.1, -21.0)}
 Row = dict[str, Any]
 
 
@@ -55,8 +59,11 @@ def run(
     """Ways from all five starts: some of the steps, the last too, × methods × 5 × 2."""
     task = task or ClassicToy()
     nothing = torch.zeros(1, dtype=torch.float64)
-    least = task.true_front((nothing,), 2).amin(0)
-    made = [replicated(name, replicas=len(STARTS), objectives=2) for name in names]
+    least = _least(names, task.true_front((nothing,), 2).amin(0))
+    made = [
+        replicated(name, replicas=len(STARTS), objectives=2, **OF_AUTHORS.get(name, {}))
+        for name in names
+    ]
     starts = torch.tensor(STARTS, dtype=torch.float64)
     x = torch.stack([starts] * len(names))
     movers = _movers(names, x, coarse)
@@ -91,6 +98,12 @@ def _movers(names: Sequence[str], x: Tensor, coarse: int) -> list[Mover]:
         if own:
             movers.append((own, moved, kind([moved], lr=LR * coarse)))
     return movers
+
+
+def _least(names: Sequence[str], least: Tensor) -> Tensor:
+    """What the losses are given above, methods × 1 × 2."""
+    each = [torch.tensor(OFFSETS[n]).to(least) if n in OFFSETS else least for n in names]
+    return torch.stack(each)[:, None]
 
 
 def _above(task: ClassicToy, x: Tensor, least: Tensor) -> Tensor:

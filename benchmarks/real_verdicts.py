@@ -67,7 +67,7 @@ BUDGETS = {
     "office-31": Budget(),
     "office-home": Budget(),
     "scenes": Budget(batch_size=8, steps=40, options=SCENES),
-    "qm9": Budget(options={"molecules": 2000, "width": 32, "blocks": 2}),
+    "qm9": Budget(batch_size=32, steps=60, options={"molecules": 600, "width": 16, "blocks": 2}),
 }
 
 

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 FILE = Path(__file__).parents[2] / "benchmarks" / "step_cost.py"
 
 
+@pytest.mark.slow
 def test_prints_a_row_for_every_contestant():
     command = [sys.executable, str(FILE), "--networks", "mlp", "--objectives", "2", "--json"]
     command += ["--seconds", "0", "--contestants", "MoDo", "MGDA", "loop of backwards"]

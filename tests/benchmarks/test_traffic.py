@@ -5,10 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 FILE = Path(__file__).parents[2] / "benchmarks" / "traffic.py"
 OBJECTIVES = 5
 
 
+@pytest.mark.slow
 def test_modo_adds_one_gradient_and_a_few_numbers():
     command = [sys.executable, str(FILE), "--processes", "2", "--width", "16", "--steps", "2"]
     command += ["--objectives", str(OBJECTIVES), "--samples", "8", "--json"]

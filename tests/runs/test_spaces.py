@@ -157,3 +157,15 @@ def test_one_setting_astray_changes_no_choice() -> None:
     before = gains(each, goals)
     after = gains([*each, {"a": 1e30, "b": 50.0}, {"a": 2.0, "b": 2.0}], goals)
     assert after[:3] == pytest.approx(before)
+
+
+def test_who_tells_everybody_the_same_is_not_the_best_trial() -> None:
+    goals = {"loss": {"AUC": "higher"}, "gap": {"gap": "lower"}}
+    found = ((0.5, 0.0), (0.70, 0.06), (0.72, 0.2), (0.45, 0.9))
+    each = [{"AUC": auc, "gap": gap} for auc, gap in found]
+    by_size, by_spread = gains(each, goals), gains(each, goals, spread=True)
+    assert by_size.index(max(by_size)) == 0
+    assert by_spread.index(max(by_spread)) == 1
+    # The median of the AUC is 0.6, of the gap 0.13; what no other dominates is 0.22 and 0.2 apart.
+    by_hand = [50 * ((auc - 0.6) / 0.22 - (gap - 0.13) / 0.2) for auc, gap in found]
+    assert by_spread == pytest.approx(by_hand)

@@ -234,6 +234,7 @@ class Killed(BaseException):
     """As if the process ended here."""
 
 
+@pytest.mark.slow
 def test_killed_at_every_write(
     whole: list[StoredRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -699,3 +700,51 @@ def test_a_formula_diverges_together_when_it_does_alone(tmp_path: Path) -> None:
     ]
     assert said[0] == said[1]
     assert "at step 25" in said[0]
+
+
+PARTIAL = """
+import torch
+from trimol.tasks import Data, Task, masked_mean
+
+class Partial(Task):
+    name, objectives = "partial", ("all", "some")
+
+    def model(self):
+        return torch.nn.Linear(3, 2)
+
+    def data(self):
+        generator = torch.Generator().manual_seed(1)
+        def part(count):
+            x = torch.randn(count, 3, generator=generator)
+            return x, x[:, :2].sin(), torch.arange(count) % 4 == 0
+        return Data(train=part(40), test=part(30), validation=part(20))
+
+    def losses(self, model, batch):
+        x, y, has = batch
+        error = (model(x) - y).square()
+        return [error[:, 0].mean(), masked_mean(error[:, 1], has)]
+
+    def counts(self, batch):
+        return torch.stack([torch.tensor(len(batch[2])), batch[2].sum()])
+"""
+
+
+@pytest.mark.parametrize("method", ["static", "mgda", "famo", "modo"])
+def test_objectives_that_some_batches_lack(tmp_path: Path, method: str) -> None:
+    """Together where a run's weights are kept as if it were alone; MoDo's, of two draws, apart."""
+    (tmp_path / "partial.py").write_text(PARTIAL)
+    listed = [
+        configure(f"{tmp_path / 'partial.py'}:Partial", method, lr=lr, seed=seed, steps=9)
+        for lr in (0.1, 0.3)
+        for seed in (0, 1)
+    ]
+    listed = [each.model_copy(update={"batch_size": 4, "measure_every": 4}) for each in listed]
+    one, other = (
+        execute_all(jobs(tmp_path / str(way), listed), together=way) for way in (True, False)
+    )
+    for own, single in zip(one, other, strict=True):
+        assert isinstance(own, StoredRun)
+        assert isinstance(single, StoredRun)
+        assert own.record.keys() == single.record.keys()
+        for name, value in single.record.items():
+            assert own.record[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name

@@ -88,6 +88,7 @@ def test_at_equal_time_the_dearer_method_has_fewer_steps(found):
     assert {gain.budget for gain in done.verdict.gains} == {"samples", "time"}
 
 
+@pytest.mark.slow
 def test_at_equal_time_the_cheaper_method_has_more_steps(tmp_path, monkeypatch):
     """One that costs about the same is run once."""
     times = {"static": 1.0, "mgda": 0.4, "upgrad": 0.97}
@@ -141,6 +142,7 @@ def test_what_is_chosen_is_the_best_on_validation_data(found):
     assert best["again"] == pytest.approx(by_hand)
 
 
+@pytest.mark.slow
 def test_test_data_have_no_part_in_the_choice(found, tmp_path):
     done, _ = found
     moved = trial(replace(PLAN, options={"test": 5.0}), tmp_path, jobs=1)
@@ -154,6 +156,7 @@ class Stop(KeyboardInterrupt):
     """Somebody pulls the plug."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [30, 150, 260])
 def test_a_trial_that_was_stopped_comes_out_the_same(found, tmp_path, at):
     done, _ = found
@@ -182,6 +185,7 @@ def test_costs_are_measured_once(found, monkeypatch):
     assert records(again) == records(done)
 
 
+@pytest.mark.slow
 def test_another_study_in_the_folder_takes_no_part(found, tmp_path, monkeypatch):
     done, folder = found
     both = shutil.copytree(folder, tmp_path / "both")
@@ -214,14 +218,21 @@ def test_trials_and_runs_can_be_limited(tmp_path):
     """Everybody stops at so many settings, in the middle of a round if need be."""
     plan = replace(PLAN, most=7, timed=False, rates=(0.2, 0.7))
     done = trial(plan, tmp_path, jobs=1)
-    for name in plan.contenders:  # all begin with the same step sizes
-        assert done.tuning.filter(method=name)["lr"].to_list()[:2] == [0.2, 0.7]
+    lr = {name: done.tuning.filter(method=name)["lr"].to_list() for name in plan.contenders}
+    assert lr["mgda"][:2] == [0.2, 0.7]
+    assert lr["static"][:3] == [0.2] * 3  # every second one, with each of three weights
     assert dict(done.tuning.group_by("method").len().iter_rows()) == {"static": 7, "mgda": 7}
     assert done.tuning["again"].is_null().all()  # further seeds are trials, too
     assert (done.timed, done.costs) == ({}, {"static": 1.0, "mgda": 1.0})
     assert {len(runs) for runs in done.runs.values()} == {plan.seeds}
     with pytest.raises(BadValue, match="most must be a whole number of at least 1, found 0"):
         replace(PLAN, most=0)
+
+
+def test_what_is_begun_with_is_limited_too(tmp_path):
+    plan = replace(PLAN, most=2, timed=False, rates=(0.2, 0.5, 0.7))
+    done = trial(plan, tmp_path, jobs=1)
+    assert dict(done.tuning.group_by("method").len().iter_rows()) == {"static": 2, "mgda": 2}
 
 
 def test_time_that_is_up_ends_the_trials_in_their_order(monkeypatch, tmp_path):
@@ -246,6 +257,7 @@ def test_nothing_is_tried_around_the_best_after_the_time_is_up(monkeypatch, tmp_
     assert (again.tuning.equals(done.tuning), again.notes) == (True, done.notes)
 
 
+@pytest.mark.slow
 def test_a_finished_study_is_not_cut_when_reading_it_takes_longer(monkeypatch, tmp_path, found):
     done, _ = found
     plan = replace(PLAN, minutes=1e6)
@@ -320,6 +332,7 @@ def test_a_number_that_a_method_lacks_is_no_gain_elsewhere(found, monkeypatch):
         assert "right is not judged by" in again.notes[-1]
 
 
+@pytest.mark.slow
 def test_goals_are_what_is_judged_by(tmp_path):
     plan = replace(PLAN, task=HERE + "Judged", trials=2, seeds=2, tuning_seeds=1)
     done = trial(plan, tmp_path, jobs=1)
@@ -334,6 +347,7 @@ def test_goals_that_are_no_metrics_are_refused(tmp_path):
         trial(plan, tmp_path, jobs=1)
 
 
+@pytest.mark.slow
 def test_validation_data_are_held_out_of_train_where_there_are_none(tmp_path):
     plan = replace(PLAN, options={"validation": False}, trials=2, seeds=2, tuning_seeds=1)
     done = trial(plan, tmp_path, jobs=1)
@@ -431,6 +445,7 @@ def test_the_best_that_are_run_again_lie_apart(found):
         assert all(apart(a, b, trials.APART) for n, a in enumerate(again) for b in again[:n])
 
 
+@pytest.mark.slow
 def test_step_sizes_go_on_beyond_the_grid_for_all_weights(tmp_path, monkeypatch):
     """Not for the best weights alone: on a few seeds these may be the wrong ones."""
     monkeypatch.setattr(trials.Trying, "_search", lambda self: None)
@@ -454,6 +469,8 @@ def test_weights_of_a_grid_sum_to_one(given):
     assert made == pytest.approx(rounded, rel=1e-4)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:MGDA. the loss of objective .* is 0 without:RuntimeWarning")
 def test_weights_whose_best_is_a_kink_are_found(tmp_path, monkeypatch):
     """The larger of two losses that differ by 17: one part in a hundred off costs as much."""
     monkeypatch.setattr(trials, "REACHES", FINE)
@@ -467,6 +484,7 @@ def test_weights_whose_best_is_a_kink_are_found(tmp_path, monkeypatch):
     assert tried.filter("chosen")["again"].item() == tried["again"].max()
 
 
+@pytest.mark.slow
 def test_the_last_search_runs_what_is_close_with_all_seeds(tmp_path, monkeypatch):
     """And what is kept of it is the same when the trial is read again."""
     monkeypatch.setattr(trials.Trying, "_refine", REFINE)
@@ -488,6 +506,7 @@ def test_no_last_search_where_the_time_is_up(tmp_path, monkeypatch):
     assert done.tuning["again"].null_count() == len(done.tuning)
 
 
+@pytest.mark.slow
 def test_a_method_that_cannot_run_here_is_left_out(tmp_path):
     """Losses below zero, which STCH refuses: MGDA is judged all the same."""
     plan = replace(PLAN, task=HERE + "Below", methods=["stch", "mgda"], trials=3, seeds=2)

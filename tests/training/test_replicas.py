@@ -6,7 +6,7 @@ from torch import nn
 
 from trimol import simplex
 from trimol.gradients._stacked import gramians, jacobians
-from trimol.tasks import Data, Task, get
+from trimol.tasks import Data, Task, get, masked_mean
 from trimol.training import Neighbours, NotReplicable, Replicas, assess, start, train
 
 SEEDS = [0, 3, 5]
@@ -407,14 +407,101 @@ def test_bad_arguments():
         Replicas(Small(optimizer=lambda p, lr: torch.optim.LBFGS(p)), "static", seeds=SEEDS)
 
 
-class Counting(Small):
+class Partial(Small):
+    """Two thirds of the samples have no second loss: many a batch of three has none at all."""
+
+    def data(self):
+        whole = super().data()
+        parts = (whole.train, whole.test)
+        return Data(*((*part, torch.arange(len(part[0])) % 3 == 0) for part in parts))
+
+    def losses(self, model, batch):
+        x, y, has = batch
+        error = model(x) - y
+        return [error[:, 0].square().mean(), masked_mean(error[:, 1].abs().add(1).log(), has)]
+
     def counts(self, batch):
-        return torch.full((len(self.objectives),), len(batch[0]))
+        return torch.stack([torch.tensor(len(batch[2])), batch[2].sum()])
 
 
-def test_tasks_that_count_samples_run_one_by_one():
-    with pytest.raises(NotReplicable, match=r"counts the samples of each objective.* one by one"):
-        Replicas(Counting(), "static", seeds=SEEDS)
+class Hinged(Small):
+    """The second loss is 0, without a gradient, where no sample is far off."""
+
+    def losses(self, model, batch):
+        x, y = batch
+        error = model(x) - y
+        return [error[:, 0].square().mean(), (error[:, 1].abs() - 1.2).relu().mean()]
+
+
+@pytest.mark.filterwarnings("ignore:.*is 0 without a gradient:RuntimeWarning")
+@pytest.mark.parametrize("kind", [Partial, Hinged])
+@pytest.mark.parametrize(
+    "method", ["static", "mgda", "upgrad", "pcgrad", "config", "famo", "dwa", "gradnorm", "moco"]
+)
+def test_a_batch_that_lacks_an_objective_keeps_the_weights_of_its_replica(kind, method):
+    settings = {"lr": 0.05, "batch_size": 3}
+    replicas = Replicas(kind(), method, seeds=SEEDS, **settings)
+    if replicas.method.draws > 1:
+        with pytest.raises(NotReplicable, match="several draws"):
+            replicas.train(15)
+        return
+    replicas.train(15)
+    runs = [alone(kind(), method, seed, steps=15, **settings) for seed in SEEDS]
+    kept = [int(run.method.kept) for run in runs]
+    if method != "static":  # whose weights are kept at every step
+        assert all(0 < steps < 15 for steps in kept)
+        assert len(set(kept)) > 1  # at other steps, each
+    for number, run in enumerate(runs):
+        assert_same(replicas, number, run, **TIGHT)
+    assert replicas.method.kept.tolist() == kept
+    assert not replicas.method.skipped.any()
+
+
+@pytest.mark.parametrize("method", ["modo", "sdmgrad"])
+def test_of_several_draws_one_that_lacks_an_objective_is_for_single_runs(method):
+    with pytest.raises(NotReplicable, match="no sample of an objective"):
+        Replicas(Partial(), method, seeds=SEEDS, batch_size=6).train(15)
+    large = {"lr": 0.05, "batch_size": 90}
+    replicas = Replicas(Partial(data=data(0, 400)), method, seeds=SEEDS, **large)
+    replicas.train(3)
+    for number, seed in enumerate(SEEDS):
+        run = alone(Partial(data=data(0, 400)), method, seed, steps=3, **large)
+        assert not int(run.method.kept)
+        assert_same(replicas, number, run, **TIGHT)
+
+
+def test_a_loss_without_a_gradient_is_said_once():
+    with pytest.warns(RuntimeWarning, match="MGDA: the loss of objective 'second' is 0") as said:
+        Replicas(Hinged(), "mgda", seeds=SEEDS, lr=0.05, batch_size=3).train(15)
+    assert len(said) == 1
+
+
+def test_counted_objectives_are_measured_over_their_own_samples(monkeypatch):
+    monkeypatch.setattr("trimol.training.replicas._AT_ONCE", 7)  # parts with more and with fewer
+    settings = {"lr": 0.05, "batch_size": 9}
+    replicas = Replicas(Partial(), "mgda", seeds=SEEDS, **settings).train(4)
+    for number, errors in enumerate(replicas.measure()):
+        run = alone(Partial(), "mgda", SEEDS[number], steps=4, **settings)
+        expected = assess(run).errors
+        for name in ("opt", "pop", "gen", "conflict", "bound", "losses", "test_losses"):
+            found = getattr(errors, name)
+            assert found == pytest.approx(getattr(expected, name), rel=1e-9), name
+
+
+def test_losses_that_are_no_means_are_measured_on_all_samples_at_once(monkeypatch):
+    monkeypatch.setattr("trimol.training.replicas._AT_ONCE", 7)
+
+    class Peak(Small):
+        at_once = 1 << 20
+
+        def losses(self, model, batch):
+            error = model(batch[0]) - batch[1]
+            return [error[:, 0].abs().max(), error[:, 1].square().mean().sqrt()]
+
+    replicas = Replicas(Peak(), "mgda", seeds=SEEDS, lr=0.05, batch_size=9).train(2)
+    for number, errors in enumerate(replicas.measure()):
+        run = alone(Peak(), "mgda", SEEDS[number], steps=2, lr=0.05, batch_size=9)
+        assert errors.losses == pytest.approx(assess(run).errors.losses, rel=1e-9)
 
 
 def test_gramians_of_weights_that_multiply_each_other():

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from trimol._failures import BadType, BadValue, UserError, meant
+from trimol._warnings import hearing
 
 FAILED, MISUSED, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
@@ -27,7 +28,8 @@ def speaks() -> bool:
 def reported(action: Callable[[], int]) -> int:
     """Run an action and return its exit code; what fails is said in one line on stderr."""
     try:
-        return action()
+        with hearing(_Once()):
+            return action()
     except UsageError as error:
         return _say(error, MISUSED) if speaks() else MISUSED
     except KeyboardInterrupt as stop:
@@ -80,6 +82,18 @@ def known_name(kind: str, name: str, names: Collection[str]) -> str:
 def print_json(value: object) -> None:
     """Print something for machines."""
     print(json.dumps(value, indent=1, allow_nan=False))
+
+
+class _Once:
+    """Says every warning in a line, and once, however many runs have it."""
+
+    def __init__(self) -> None:
+        self.said: set[str] = set()
+
+    def __call__(self, text: str) -> None:
+        if text not in self.said and speaks():
+            self.said.add(text)
+            _say(f"warning: {text}", 0)
 
 
 def _say(what: object, code: int) -> int:

@@ -22,6 +22,7 @@ class SweepView:
         totals: The trials of each method.
         steps: Steps of a trial, of all its seeds.
         goals: What is looked at, by objective and name, with which way is better.
+        spread: Whether trials are weighed by how far apart metrics lie (`SweepPlan.spread`).
     """
 
     def __init__(
@@ -30,8 +31,10 @@ class SweepView:
         totals: Mapping[str, int],
         steps: int,
         goals: Mapping[str, Mapping[str, Any]],
+        *,
+        spread: bool = False,
     ) -> None:
-        self.totals, self.steps, self.goals = totals, steps, goals
+        self.totals, self.steps, self.goals, self.spread = totals, steps, goals, spread
         self.done: dict[str, list[Trial]] = {method: [] for method in totals}
         self.going: dict[str, int] = {}  # steps of the runs that are under way, by key
         self.progress = Progress(title, sum(totals.values()) * steps)
@@ -55,7 +58,7 @@ class SweepView:
         from trimol.runs._judging import gains
 
         ended = [trial for trial in self.done[method] if trial.values]
-        scores = gains([trial.values for trial in ended], self.goals) if ended else []
+        scores = gains([trial.values for trial in ended], self.goals, spread=self.spread)
         return ended[scores.index(max(scores))] if ended else None
 
     def line(self) -> str:

@@ -152,7 +152,7 @@ def _searched(plan: "SweepPlan", options: Options, out: Path) -> "Sweep":
     totals = {m: len(plan.grids[m]) if plan.how == "grid" else plan.count for m in plan.methods}
     title = f"{options.task}: {sum(totals.values())} trials by {plan.how}"
     title += "" if plan.prune == "none" else ", pruned by successive halving"
-    view = SweepView(title, totals, plan.steps * plan.seeds, plan.goals)
+    view = SweepView(title, totals, plan.steps * plan.seeds, plan.goals, spread=plan.spread)
     with shown(view, quiet=options.quiet) as changed:
 
         def watch(config: Any, step: int, record: Any) -> None:

@@ -158,6 +158,15 @@ class Presence:
             )
 
 
+def silence(method: str, objective: str | int) -> str:
+    """What to say of an objective that was found absent, though nobody had said so."""
+    return (
+        f"{method}: the loss of objective {objective!r} is 0 without a gradient: it is taken for "
+        "absent from this batch, and the weights are kept (counted in info.kept, said once); where "
+        "that is so, say None or counts="
+    )
+
+
 def checked_counts(counts: Counts, called: Names, vectors: int) -> Tensor:
     """How many samples there are of each objective, vectors × M.
 

@@ -42,15 +42,22 @@ class StackedEvidence:
         draws: The losses.
         shared: The stacked parameters that the method weighs.
         others: Those that the method does not weigh (task heads).
+        keeps: Which replicas are to keep their weights; None: none.
 
     Attributes:
         on_others: The gradients of ``others``, once `weigh_heads` was called.
     """
 
     def __init__(
-        self, draws: Sequence[Tensor], shared: Sequence[Tensor], others: Sequence[Tensor] = ()
+        self,
+        draws: Sequence[Tensor],
+        shared: Sequence[Tensor],
+        others: Sequence[Tensor] = (),
+        *,
+        keeps: Tensor | None = None,
     ) -> None:
         self.draws, self.shared, self.others = list(draws), list(shared), list(others)
+        self.keeps = keeps
         checked([*shared, *others])
         self.on_others: Sequence[Tensor] = ()
 

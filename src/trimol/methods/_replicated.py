@@ -25,7 +25,13 @@ from trimol.methods.base import Method, Needs
 
 
 class ReplicatedEvidence(Protocol):
-    """What the losses of one step tell, for R replicas at once; d parameters each."""
+    """What the losses of one step tell, for R replicas at once; d parameters each.
+
+    Attributes:
+        keeps: Which replicas keep their weights, as a batch of theirs lacks an objective; or None.
+    """
+
+    keeps: Tensor | None
 
     @property
     def rounding(self) -> float:
@@ -70,6 +76,7 @@ class Jacobians:
         self, rows: Sequence[Tensor], losses: Tensor | Callable[[], Tensor] | None = None
     ) -> None:
         self.rows, self.losses = list(rows), losses
+        self.keeps: Tensor | None = None
 
     @property
     def rounding(self) -> float:
@@ -120,7 +127,7 @@ class _OfMany(Evidence):
     ) -> None:
         self.source, self.harmless, self.delivery = source, harmless, delivery
         self.findings = {}
-        self.broken: Tensor | None = None  # which runs, if any
+        self.broken = source.keeps  # which runs keep their λ, if any
         self.rows: Tensor | None = None
 
     @property
@@ -128,12 +135,12 @@ class _OfMany(Evidence):
         return self.source.rounding
 
     def finite(self, evidence: Tensor, instead: float | Tensor = 0.0) -> Tensor:
-        """The evidence; of runs whose is not finite, which keep their λ, a number instead."""
-        if evidence.isfinite().all():
+        """The evidence; of runs that keep their λ (as where it is not finite), a number instead."""
+        if self.broken is None and evidence.isfinite().all():
             return evidence
         broken = ~evidence.isfinite().flatten(1).all(1)
         self.broken = broken if self.broken is None else self.broken | broken
-        return torch.where(broken.view(-1, *[1] * (evidence.dim() - 1)), instead, evidence)
+        return torch.where(self.broken.view(-1, *[1] * (evidence.dim() - 1)), instead, evidence)
 
     def values(self) -> Tensor:
         return self.finite(self.source.values().double(), instead=self.harmless)
@@ -191,6 +198,7 @@ class Replicated:
         method: One method that holds them all: R is the first dimension of what it carries, and of
             the hyper-parameters in which the runs differ.
         skipped: For each replica, the steps that kept λ because gradients were not finite.
+        kept: Those that kept it because an objective was absent.
     """
 
     def __init__(self, members: Sequence[Method], hyperparameters: Iterable[str]) -> None:
@@ -199,6 +207,7 @@ class Replicated:
         self._moves = any(member.due for member in members)  # asked before the first step
         self.method = _joined(members, hyperparameters)
         self.skipped = torch.zeros(len(members), dtype=torch.int64)
+        self.kept = torch.zeros_like(self.skipped)
 
     @property
     def weights(self) -> Tensor:
@@ -257,16 +266,19 @@ class Replicated:
             told = self.method.weigh(seen)
             seen.broken = self.method.commit(told, seen.broken)
             if seen.broken is not None:
-                self._count(seen.broken)
+                keeps = source.keeps
+                self._count(seen.broken if keeps is None else seen.broken & ~keeps)
             result: Any = self.method.scalar(seen, before, self.weights)
         else:
             result = seen.scalar(before)
         self.method.step.add_(1)
+        if source.keeps is not None:
+            self.kept += source.keeps
         return result
 
     def _count(self, kept: Tensor) -> None:
-        """Count the runs that kept their weights; the first time, say so."""
-        if not self.skipped.any():
+        """Count the runs whose gradients were not finite; the first time, say so."""
+        if kept.any() and not self.skipped.any():
             warn(
                 f"{type(self.method).__name__}: gradients with NaN or infinity in replicas "
                 f"{kept.nonzero()[:, 0].tolist()}; their weights are kept as they are "
@@ -281,6 +293,7 @@ class Replicated:
             "state": {name: tensor.clone() for name, tensor in self.state.items()},
             "step": self.step,
             "skipped": self.skipped.clone(),
+            "kept": self.kept.clone(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -293,7 +306,7 @@ class Replicated:
         for name, tensor in {"weights": state["weights"], **state["state"]}.items():
             setattr(self.method, name, tensor.clone())
         self.method.step.fill_(int(state["step"]))
-        self.skipped = state["skipped"].clone()
+        self.skipped, self.kept = state["skipped"].clone(), state["kept"].clone()
 
     def _checked(self, rows: Sequence[Tensor], due: bool) -> Jacobians:
         allowed = {self.draws} if due else {1, self.draws}

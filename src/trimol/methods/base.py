@@ -20,7 +20,7 @@ from trimol.gradients._accumulated import Accumulated
 from trimol.gradients._compiled import keep_later_buffers
 from trimol.gradients._delivery import Delivery, Heads, Length
 from trimol.gradients._params import checked
-from trimol.gradients._presence import Counts, Presence, checked_counts
+from trimol.gradients._presence import Counts, Presence, checked_counts, silence
 from trimol.gradients._scalar import mean, weighted
 from trimol.gradients._stepping import Stepping, Steps
 from trimol.gradients.losses import loss_vectors
@@ -571,11 +571,7 @@ class Method(nn.Module):
         found = set() if presence is None or presence.asked else presence.silent
         for place in sorted(found - self._said):
             self._said.add(place)
-            warn(
-                f"{type(self).__name__}: the loss of objective {self.names[place]!r} is 0 without "
-                "a gradient: it is taken for absent from this batch, and the weights are kept "
-                "(counted in info.kept, said once); where that is so, say None or counts="
-            )
+            warn(silence(type(self).__name__, self.names[place]))
 
     def reset(self) -> Self:
         """Back to the state of a new instance."""

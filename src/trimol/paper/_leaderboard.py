@@ -2,19 +2,19 @@
 
 A task's part is a trial as `trimol diagnose` has it (:mod:`trimol.runs.trial`): static weighting
 over its weights, every method over its own hyper-parameters, all over step sizes and schedules. All
-begin with the same step sizes, over more than five decades, and go on around the best, with at most
-`Scale.most` settings each. What is best on validation data is run with fresh seeds and judged on
-test data by what it was chosen by: the mean of the task's metrics (its losses where it has no
-goals), each relative to its median size over the settings of static weighting that were tried. A
-score is that mean in per cent, minus static weighting's, so that above 0 is better. Holm's
-correction is for all differences of the board together.
+begin with step sizes over more than five decades, with several settings of what they have of their
+own, and go on around the best, with at most `Scale.most` settings each. What is best on validation
+data is run with fresh seeds and judged on test data by what it was chosen by: the mean of the
+task's metrics (its losses where it has no goals), each in the scale that settings were chosen by
+(``scales`` of `trimol.runs.trial.Trial`). A score is that mean in per cent, minus static
+weighting's, so that above 0 is better. Holm's correction is for all differences of the board
+together.
 """
 
 import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from statistics import median
 from typing import Any
 
 import polars
@@ -63,7 +63,7 @@ PLACES = (
     Place("funnel", 0.01, 100, 256, {"rows": 20_000, "sparse": False}),
 )
 FACTOR = 10 ** (2 / 3)  # between the step sizes to begin with
-USUAL, FULL, QUICK = Scale(9, 18, 2, 10), Scale(9, 36, 3, 10), Scale(2, 2, 1, 2)
+USUAL, FULL, QUICK = Scale(9, 27, 2, 10), Scale(9, 54, 3, 10), Scale(2, 2, 1, 2)
 QUICK_PLACES, QUICK_STEPS = 2, 5
 
 
@@ -149,10 +149,9 @@ def rates(middle: float, count: int) -> list[float]:
 
 def tables_of(done: Trial) -> Tables:
     """What the board keeps of a trial: final runs, trials, and who was left out."""
-    known = done.points[BASELINE]
     runs = [
         {"method": method, "seed": run.config.seed, "metric": metric, "way": way}
-        | {"scale": median(abs(point[metric]) for point in known) or 1.0}
+        | {"scale": done.scales[metric]}
         | {"value": numbers(run.record).get(metric, math.nan)}
         for method, own in done.runs.items()
         for run in own
@@ -172,8 +171,9 @@ def tables_of(done: Trial) -> Tables:
 
 def _how(scale: Scale) -> str:
     return (
-        f"Every contender, static weighting too: the same {scale.rates} step sizes by factors of "
-        f"{FACTOR:.1f}, then settings around the best, {scale.most} at most in all, with "
+        f"Every contender, static weighting too: {scale.rates} step sizes by factors of "
+        f"{FACTOR:.1f} (every second of them with each of several settings of what is its own: for "
+        f"static weighting, weights), then settings around the best, {scale.most} at most, with "
         f"{scale.tuning_seeds} seeds each on validation data; the best of them with {scale.seeds} "
         "fresh seeds on test data. As many samples and steps for all, whatever a step costs."
     )

@@ -15,6 +15,7 @@ from trimol import methods as registry
 from trimol.paper._drawing import NAMES, figure, files
 from trimol.report._numbers import change, count, number
 from trimol.report._style import Look, looks
+from trimol.runs._judging import flat_goals
 from trimol.runs.comparison import Difference, judged_together
 from trimol.runs.statistics import Interval, Paired, finite_mean, steps_apart
 from trimol.runs.tuning import ALONE, PAPERS_BUDGET, Outcome, TuningPlan
@@ -79,7 +80,7 @@ def _said(each: Difference, goals: Goals) -> str:
     text = f"{each.metric} {change(each.mean, each.ci, digits)}"
     if not each.clear:
         return text
-    ways = {metric: way for metrics in goals.values() for metric, way in metrics.items()}
+    ways = flat_goals(goals)
     higher_is_better = ways.get(each.metric) == "higher"
     return f"{text} ({'better' if (each.mean > 0) == higher_is_better else 'worse'})"
 

@@ -28,7 +28,7 @@ from trimol.paper._multitask_report import DROP
 from trimol.paper._printed_mnist import Printed, printed, verdict
 from trimol.paper._studies import Context, get
 from trimol.runs import study as results
-from trimol.runs._judging import drop
+from trimol.runs._judging import drop, flat_goals
 from trimol.runs.statistics import interval
 from trimol.runs.study import Row, Study
 from trimol.runs.tuning import ALONE, PAPERS_BUDGET, Candidate, Outcome, TuningPlan, compare_tuned
@@ -253,7 +253,7 @@ def tidy(seeds: polars.DataFrame, goals: Goals, reference: str) -> polars.DataFr
     of one objective; ``drop`` is the signed relative drop in per cent against the mean of the
     reference method, lower is better whatever the metric; null for ΔA.
     """
-    ways = {metric: way for metrics in goals.values() for metric, way in metrics.items()}
+    ways = flat_goals(goals)
     own = seeds.filter(polars.col("method") == reference)
     means = dict(own.group_by("metric").agg(polars.col("value").mean()).iter_rows())
 

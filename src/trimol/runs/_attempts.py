@@ -9,8 +9,8 @@ from typing import TypeGuard
 from trimol._failures import BadValue
 from trimol.methods._registry import BASELINE
 from trimol.runs._candidates import Candidate, Series
-from trimol.runs._judging import standing
-from trimol.runs._trial_stages import Point
+from trimol.runs._judging import standing, units
+from trimol.runs._trial_stages import Point, mean_point
 from trimol.runs.store import StoredRun
 from trimol.runs.verdict import MARGIN, SMALLEST, Ways
 from trimol.training import Diverged
@@ -50,11 +50,14 @@ class Attempts:
     Attributes:
         ways: What settings are judged by, and which way is better.
         seeds: How many seeds each is tried with at first.
-        scales: The sizes of the metrics; empty until `set_scales`.
+        spread: Whether scores are relative to how far apart good settings are (`units`).
+        sizes: The sizes of the metrics; empty until `set_scales`.
+        scales: What a score's metrics are relative to; empty until then.
     """
 
-    def __init__(self, ways: Ways, seeds: int) -> None:
-        self.ways, self.seeds = ways, seeds
+    def __init__(self, ways: Ways, seeds: int, *, spread: bool = False) -> None:
+        self.ways, self.seeds, self.spread = ways, seeds, spread
+        self.sizes: dict[str, float] = {}
         self.scales: dict[str, float] = {}
         self._tried: dict[str, dict[str, Attempt]] = {}
 
@@ -80,9 +83,12 @@ class Attempts:
             attempt.again = fmean(self.scores([*attempt.points, *more]))
 
     def set_scales(self) -> None:
-        """Take the sizes of the metrics from the baseline's middle trial, and score all by them."""
-        values = [point for own in self.points(BASELINE) for point in own]
-        self.scales = {m: median(abs(own[m]) for own in values) or 1.0 for m in self.ways}
+        """Take what metrics are relative to from the baseline's trials, and score all by it."""
+        points = self.points(BASELINE)
+        values = [point for own in points for point in own]
+        self.sizes = {m: median(abs(own[m]) for own in values) or 1.0 for m in self.ways}
+        means = [mean_point(own) for own in points]
+        self.scales = units(means, self.ways, self.sizes, spread=self.spread)
         for tried in self._tried.values():
             for attempt in tried.values():
                 self._score(attempt)
@@ -110,17 +116,19 @@ class Attempts:
 
     def worth(self) -> float:
         """What a score must gain for a setting to be better than another."""
-        single = next(iter(self.scales.values())) if len(self.ways) == 1 else 1.0
-        return PLATEAU * single
+        return PLATEAU * self._in_scores(self.sizes)
 
     def last_worth(self) -> float:
         """The same at last: in the verdict's measure of the baseline's best."""
         each = self.best(BASELINE).points
         sizes = {m: abs(fmean(own[m] for own in each)) for m in self.ways}
-        least = {m: max(sizes[m], SMALLEST * self.scales[m]) for m in self.ways}
-        if len(least) == 1:
-            return LAST * next(iter(least.values()))
-        return LAST * fmean(least[m] / self.scales[m] for m in least)
+        return LAST * self._in_scores({m: max(sizes[m], SMALLEST * self.sizes[m]) for m in sizes})
+
+    def _in_scores(self, amounts: Point) -> float:
+        """What such an amount of every metric makes of a score."""
+        if len(amounts) == 1:  # a single metric is its own score
+            return next(iter(amounts.values()))
+        return fmean(amounts[m] / self.scales[m] for m in amounts)
 
     def _score(self, attempt: Attempt) -> None:
         if not attempt.note:

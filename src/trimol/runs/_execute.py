@@ -28,7 +28,7 @@ from trimol.runs._storage import (
 )
 from trimol.runs.config import RunConfig, task_of
 from trimol.runs.store import StoredRun
-from trimol.tasks import Data, Task, load
+from trimol.tasks import Batch, Data, Task, load
 from trimol.tasks.loading import blaming, source
 from trimol.training import Diverged, Run, RunError, assess, metrics, scored, start, train
 from trimol.training._checkpoint import restore, state
@@ -286,7 +286,7 @@ class Execution:
         """Measure the runs that go on, or look at them on validation data; the vectors of E_ca."""
         began, going = time.monotonic(), dict(self._places())
         if self.config.validation_only:
-            measured: Sequence[Result] = [self._validated(place) for place in going]
+            measured: Sequence[Result] = self._validated(list(going))
         else:
             measured = self.program.measure(list(going), self.config.rho)
         directions = {}
@@ -306,28 +306,38 @@ class Execution:
         journal.write_tables()
         journal.stop(journal.failed)
 
-    def _validated(self, place: int) -> Measured:
-        program = self.program
-        if program.data(place).validation is None:
-            raise BadValue(
-                f"validation_only needs a task with validation data, found {program.task.name}"
-            )
-        own = self._scores(place, test=False)
-        return {"step": program.step, "samples": program.samples, **own}, None
+    def _validated(self, places: Sequence[int]) -> list[Measured]:
+        """Runs on validation data; those that share them, share what is looked up of them."""
+        program, known = self.program, None
+        looked_up: Batch | None = None
+        found: list[Measured] = []
+        for place in places:
+            data = program.data(place).validation
+            if data is None:
+                raise BadValue(
+                    f"validation_only needs a task with validation data, found {program.task.name}"
+                )
+            if data is not known:
+                known, looked_up = data, tuple(tensor[:] for tensor in data)
+            own = self._on_validation(place, looked_up)
+            found.append(({"step": program.step, "samples": program.samples, **own}, None))
+        return found
 
-    def _scores(self, place: int, *, test: bool = True) -> Record:
+    def _on_validation(self, place: int, data: Batch | None) -> Record:
+        """The losses and metrics on validation data, where there are any."""
+        if data is None:
+            return {}
+        model, device = self.program.module(place), whereabouts().device
+        losses, own = scored(self.program.task, model, data, device=device)
+        scores: Record = {f"validation_loss/{name}": value for name, value in losses.items()}
+        return scores | {f"validation/{metric}": value for metric, value in own.items()}
+
+    def _scores(self, place: int) -> Record:
         """The metrics on validation data (with the losses), where there are any, and on test."""
         task, data, model = self.program.task, self.program.data(place), self.program.module(place)
-        device = whereabouts().device
-        scores: Record = {}
-        if data.validation is not None:
-            losses, own = scored(task, model, data.validation, device=device)
-            scores |= {f"validation_loss/{name}": value for name, value in losses.items()}
-            scores |= {f"validation/{metric}": value for metric, value in own.items()}
-        if test:
-            own = metrics(task, model, data.test, device=device)
-            scores |= {f"test/{metric}": value for metric, value in own.items()}
-        return scores
+        scores = self._on_validation(place, data.validation)
+        own = metrics(task, model, data.test, device=whereabouts().device)
+        return scores | {f"test/{metric}": value for metric, value in own.items()}
 
     def _save(self) -> None:
         """The vectors first: a checkpoint without those before it could not be resumed from."""

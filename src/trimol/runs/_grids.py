@@ -58,13 +58,22 @@ def grid(method: str, objectives: int, settings: Settings, trials: int) -> list[
 
 
 def along(method: str, objectives: int, rates: Sequence[float]) -> list[Candidate]:
-    """The most usual setting of a method with each of these step sizes, falling to 0.
+    """A method with each of these step sizes, falling to 0.
 
-    >>> [c.lr for c in along("stch", 2, [0.1, 10.0])]
-    [0.1, 10.0]
+    One with hyper-parameters of its own (for static weighting, the weights) has every second step
+    size with each of several settings of them: which step size is best may hang on the weights.
+
+    >>> [c.lr for c in along("mgda", 2, [0.1, 1.0, 10.0])]
+    [0.1, 1.0, 10.0]
+    >>> [(c.lr, c.hyperparameters["weights"][0]) for c in along("static", 2, [0.1, 0.2, 0.4])]
+    [(0.1, 0.5), (0.4, 0.5), (0.1, 0.909091), (0.4, 0.909091), (0.1, 0.0909091), (0.4, 0.0909091)]
     """
-    own = _own(methods.get(method), objectives)[0]
-    return [Candidate(lr=rate, hyperparameters=own, schedule="linear") for rate in rates]
+    own = _own(methods.get(method), objectives)
+    return [
+        Candidate(lr=rate, hyperparameters=each, schedule="linear")
+        for each in own
+        for rate in (rates if len(own) == 1 else rates[::2])
+    ]
 
 
 def beyond(best: Candidate, rates: Sequence[float]) -> Candidate | None:

@@ -9,11 +9,14 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
+import numpy as np
 import polars
 
 from trimol._failures import BadValue
-from trimol.tasks.task import Goals
+from trimol.maths.fronts import nondominated
+from trimol.tasks.task import Better, Goals
 
+LEAST = 0.02  # of a metric's size: good settings that differ by less hardly differ, but by noise
 _SIGNS = {"higher": -1.0, "lower": 1.0}  # (−1)^ℓ: a drop is positive
 
 
@@ -83,7 +86,7 @@ def jointly(
         >>> jointly(polars.DataFrame(table), goals, {"accuracy": 1.0, "error": 1.0})["step"]
         5
     """
-    names = [metric for metrics in checked_goals(goals).values() for metric in metrics]
+    names = list(flat_goals(checked_goals(goals)))
     columns = {metric: validated(scores, metric) for metric in names}
     drops = [
         drop({name: columns[name][row] for name in names}, baseline, goals)
@@ -113,11 +116,50 @@ def standing(
     ]
 
 
-def gains(each: Sequence[Mapping[str, float]], goals: Goals) -> list[float]:
+def spreads(points: Sequence[Mapping[str, float]], ways: Mapping[str, Better]) -> dict[str, float]:
+    """How far apart the points lie that no other dominates: from ideal to nadir, by metric.
+
+    What a metric is relative to where its 0 means nothing. An AUC of 0.5 is chance: relative to its
+    size, a model that tells everybody the same loses little of it, and gains all of a gap between
+    groups.
+
+    Example:
+        >>> fair, useful, astray = (0.5, 0.0), (0.75, 0.25), (0.5, 9.0)
+        >>> points = [{"AUC": a, "gap": g} for a, g in (fair, useful, astray)]
+        >>> spreads(points, {"AUC": "higher", "gap": "lower"})
+        {'AUC': 0.25, 'gap': 0.25}
+    """
+    costs = np.array([[_SIGNS[way] * own[name] for name, way in ways.items()] for own in points])
+    front = costs[nondominated(costs)]
+    return dict(zip(ways, np.ptp(front, axis=0).tolist(), strict=True))
+
+
+def units(
+    points: Sequence[Mapping[str, float]],
+    ways: Mapping[str, Better],
+    sizes: Mapping[str, float],
+    *,
+    spread: bool,
+) -> dict[str, float]:
+    """What metrics are relative to, where several are weighed against each other.
+
+    Metrics by how far apart they lie (``spread``: see `spreads`), at least by `LEAST` of their
+    sizes; losses, whose 0 is the least there can be, by their sizes.
+    """
+    if not spread or len(ways) == 1:
+        return dict(sizes)
+    apart = spreads(points, ways)
+    return {name: max(apart[name], LEAST * size) for name, size in sizes.items()}
+
+
+def gains(
+    each: Sequence[Mapping[str, float]], goals: Goals, *, spread: bool = False
+) -> list[float]:
     """How much better than the median each of several settings is, in per cent: one number each.
 
     For every goal the difference from the median of all, relative to it, so that a setting that
-    went astray moves no scale; the mean by objective first, as in `drop`. Larger is better.
+    went astray moves no scale, or to the spread (`units`); the mean by objective first, as in
+    `drop`. Larger is better.
 
     Example:
         >>> goals = {"a": {"accuracy": "higher"}, "b": {"error": "lower"}}
@@ -127,17 +169,18 @@ def gains(each: Sequence[Mapping[str, float]], goals: Goals) -> list[float]:
         [0, 55, -185]
     """
     checked_goals(goals)
-    names = [metric for metrics in goals.values() for metric in metrics]
-    middles = {name: median(own[name] for own in each) for name in names} if each else {}
-    scales = {
+    ways = flat_goals(goals)
+    middles = {name: median(own[name] for own in each) for name in ways} if each else {}
+    sizes = {
         name: abs(middle) or fmean(abs(own[name]) for own in each) or 1.0
         for name, middle in middles.items()
     }
+    by = units(each, ways, sizes, spread=spread) if each else sizes
     return [
         100
         * fmean(
             fmean(
-                -_SIGNS[way] * (own[metric] - middles[metric]) / scales[metric]
+                -_SIGNS[way] * (own[metric] - middles[metric]) / by[metric]
                 for metric, way in metrics.items()
             )
             for metrics in goals.values()
@@ -157,6 +200,11 @@ def validated(scores: polars.DataFrame, metric: str) -> list[float]:
         if value is None or not math.isfinite(value):
             raise BadValue(f"{name} must be a number in every row, found {value} in row {row}")
     return values
+
+
+def flat_goals(goals: Goals) -> dict[str, Better]:
+    """The goals of all objectives by name."""
+    return {name: way for metrics in goals.values() for name, way in metrics.items()}
 
 
 def checked_goals(goals: Goals) -> Goals:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from trimol._warnings import hearing, warn
 from trimol.runs._dispatch import Dispatch
 from trimol.runs._journal import Watch
 from trimol.runs._signals import Interrupted
@@ -124,6 +125,9 @@ class _Pool(Dispatch):
                 raise worker.dead()
 
     def _understand(self, worker: _Worker, news: Any) -> None:
+        if isinstance(news, str):
+            warn(news)
+            return
         if isinstance(news, tuple):
             if self.watch is not None:
                 self.watch(*news)
@@ -161,6 +165,6 @@ def _work(parent: Connection, threads: int) -> None:
     signal.signal(signal.SIGTERM, leave)
     prepare(threads)
     # Whoever is told to leave, or has lost its parent, has nobody to tell.
-    with suppress(Interrupted, Leave, EOFError, OSError):
+    with suppress(Interrupted, Leave, EOFError, OSError), hearing(parent.send):
         while (unit := parent.recv()) is not None:
             parent.send(outcome(unit, Teller(parent.send)))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from trimol.runs.trial import Trial
 
 NAMED = 3  # metrics in a sentence
+MANY = 4  # so many equal weights are still said one by one
 LARGE = 0.1  # a limit above this share is not much of one: the seeds are too few
 _ADVICE = {
     "none": "Stay with static weights: the losses do not conflict",
@@ -93,6 +94,8 @@ def setting(candidate: Candidate) -> str:
 
     >>> setting(Candidate(0.3, {"weights": [0.6, 0.3, 0.1]}, schedule="linear"))
     'weights (0.6, 0.3, 0.1), step size 0.3 with linear decay'
+    >>> setting(Candidate(0.3, {"weights": [0.0909091] * 10 + [0.090909]}))
+    'weights (11 times 0.0909), step size 0.3'
     """
     own = [f"{name} {_value(value)}" for name, value in candidate.hyperparameters.items()]
     decay = f" with {candidate.schedule} decay" if candidate.schedule else ""
@@ -132,7 +135,9 @@ def _fixed(value: float, digits: int) -> str:
 
 def _value(value: object) -> str:
     if isinstance(value, list | tuple):
-        return f"({', '.join(f'{item:.3g}' for item in value)})"
+        told = [f"{item:.3g}" for item in value]
+        alike = len(told) > MANY and len(set(told)) == 1
+        return f"({len(told)} times {told[0]})" if alike else f"({', '.join(told)})"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 

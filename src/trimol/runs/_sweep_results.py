@@ -13,11 +13,14 @@ import polars
 from trimol.maths.fronts import nondominated
 from trimol.runs import _spaces as spaces
 from trimol.runs._environment import environment
-from trimol.runs._judging import gains
+from trimol.runs._judging import flat_goals, gains
 from trimol.runs._spaces import GOAL, SETTING, Point, Range
-from trimol.runs._trials import SweepPlan, Trial, flat_goals
+from trimol.runs._trials import SweepPlan, Trial
 from trimol.runs.study import Row, Study, row
 
+# What 100 % of a score are: of metrics, how far apart the good ones lie (`_judging.units`).
+OF_LOSSES = "the median"
+OF_METRICS = "how far apart the trials lie that no other is better than in all"
 SEEDS = 5  # of the comparison that is proposed
 
 
@@ -38,9 +41,8 @@ class Sweep:
     @property
     def scores(self) -> list[float | None]:
         """By trial how much better than the median trial of all methods it is, in per cent."""
-        found = iter(
-            gains([trial.values for trial in self.trials if trial.values], self.plan.goals)
-        )
+        ended = [trial.values for trial in self.trials if trial.values]
+        found = iter(gains(ended, self.plan.goals, spread=self.plan.spread))
         return [next(found) if trial.values else None for trial in self.trials]
 
     @property
@@ -128,8 +130,9 @@ def notes(found: Sweep) -> list[str]:
     said = [
         f"Searched by {plan.how}; trials: {each}. Each is {plan.steps} steps of "
         f"{plan.batch_size} samples with {plan.seeds} seed{'s' * (plan.seeds > 1)}, judged on "
-        f"validation data at its end by {', '.join(flat_goals(plan.goals))}. The score says by how "
-        "many per cent a trial is better than the median of all, the mean over the objectives."
+        f"validation data at its end by {', '.join(flat_goals(plan.goals))}. The score says how "
+        "much better than the median of all a trial is, the mean over the objectives; 100 % are "
+        f"{OF_METRICS if plan.spread and len(flat_goals(plan.goals)) > 1 else OF_LOSSES}."
     ]
     if len(set(counts.values())) > 1:
         said.append("The methods had different numbers of trials: more trials are more luck.")

@@ -11,7 +11,6 @@ same R runs together.
 import hashlib
 import json
 import os
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -25,6 +24,7 @@ from torch import Tensor, nn
 
 from trimol import methods
 from trimol._failures import BadValue
+from trimol._warnings import hearing, warn
 from trimol.errors import Errors
 from trimol.errors._fulldata import NotFinite
 from trimol.runs import store
@@ -310,7 +310,7 @@ class _Together:
         self.task, self.unit = task, unit
         self.configs = configs = [config for config, _ in unit.jobs]
         self.said: set[int] = set()
-        self.warned: set[tuple[Any, ...]] = set()
+        self.warned: set[str] = set()
         lrs = [config.lr for config in configs]
         falls = {c.schedule: decay(c.schedule, c.steps) for c in configs}
         try:
@@ -346,8 +346,7 @@ class _Together:
 
     def measure(self, places: Sequence[int], rho: float) -> Sequence[Result]:
         replicas = self.replicas
-        with warnings.catch_warnings():  # of what is not finite, what is measured says more
-            warnings.filterwarnings("ignore", "[^ ]+: gradients with NaN", RuntimeWarning)
+        with hearing(lambda _: None):  # of what is not finite, what is measured says more
             weights = replicas.next_weights()
         errors = replicas.measured(rho=rho, weights=weights, only=places)
         return [
@@ -365,6 +364,7 @@ class _Together:
             self.task.objectives,
             step=replicas.step,
             samples=replicas.samples,
+            kept=int(replicas.method.kept[place]),
             metrics=metrics(self.task, replicas.module(place), self.data(place).test),
             weights=weights,
         )
@@ -413,16 +413,14 @@ class _Together:
     @contextmanager
     def _without_warnings_of_the_diverged(self) -> Iterator[None]:
         """That gradients are not finite is no news of a run whose losses are not."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        told: list[str] = []
+        with hearing(told.append):
             yield
         known = bool((self.replicas.diverged >= 0).any())
-        for one in caught:
-            what = one.category, str(one.message), one.filename, one.lineno
-            if what in self.warned or (known and "NaN or infinity in replicas" in what[1]):
-                continue
-            self.warned.add(what)  # once, as where nobody listens in
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        for text in told:
+            if text not in self.warned and not (known and "NaN or infinity in replicas" in text):
+                self.warned.add(text)
+                warn(text)
 
 
 def _joined(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

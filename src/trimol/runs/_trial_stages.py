@@ -1,6 +1,8 @@
 """What the stages of a trial hand on: points reached, settings chosen, final runs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from trimol.runs._candidates import Candidate
 from trimol.runs.store import StoredRun
@@ -28,3 +30,8 @@ class Final:
     runs: Runs
     timed: Runs
     failed: list[str]
+
+
+def mean_point(seeds: Sequence[Point]) -> Point:
+    """A setting's metrics, the mean over its seeds."""
+    return {metric: fmean(own[metric] for own in seeds) for metric in seeds[0]}

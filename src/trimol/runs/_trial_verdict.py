@@ -21,7 +21,7 @@ MOST_METRICS = 6  # exact hypervolumes of more take too long
 def judged(
     final: Final,
     ways: Ways,
-    scales: Mapping[str, float],
+    sizes: Mapping[str, float],
     volumes: Mapping[str, Sequence[float]],
     seeds: int,
 ) -> tuple[Verdict, list[str]]:
@@ -63,7 +63,7 @@ def judged(
         for name in sure
         if volumes
     ]
-    return judge(pairs, known, baseline=BASELINE, sizes=scales, reached=reached), notes
+    return judge(pairs, known, baseline=BASELINE, sizes=sizes, reached=reached), notes
 
 
 def _complete(final: Final, name: str, ways: Ways, seeds: int) -> bool:

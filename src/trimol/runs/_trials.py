@@ -16,7 +16,7 @@ from trimol._failures import BadValue
 from trimol.runs import _spaces as spaces
 from trimol.runs import store
 from trimol.runs._journal import Watch
-from trimol.runs._judging import checked_goals, gains
+from trimol.runs._judging import checked_goals, flat_goals, gains
 from trimol.runs._pool import execute_all
 from trimol.runs._proposals import Proposals
 from trimol.runs._signals import Interrupted
@@ -151,6 +151,11 @@ class SweepPlan:
             for objective, metrics in checked_goals(own).items()
         }
 
+    @property
+    def spread(self) -> bool:
+        """Whether trials are weighed by how far apart metrics lie: of losses, by their sizes."""
+        return bool(self.made.goals)
+
     @cached_property
     def spaces(self) -> dict[str, dict[str, Space]]:
         """What may be tried, by method and setting: its own before what is for all."""
@@ -271,11 +276,6 @@ def variant(method: str, setting: Point) -> Variant:
     )
 
 
-def flat_goals(goals: Goals) -> dict[str, str]:
-    """The goals of all objectives by name."""
-    return {name: way for metrics in goals.values() for name, way in metrics.items()}
-
-
 def _space(name: str, given: Any) -> Space:
     try:
         return spaces.space(given)
@@ -361,7 +361,7 @@ class Work:
         kept = []
         for i in going:
             rivals = self.reached[trials[i].method, rung]
-            scores = gains(rivals, self.plan.goals)
+            scores = gains(rivals, self.plan.goals, spread=self.plan.spread)
             own = scores[next(n for n, values in enumerate(rivals) if values is trials[i].values)]
             if sum(score > own for score in scores) < max(1, len(rivals) // HALVING):
                 kept.append(i)

@@ -22,6 +22,7 @@ from trimol.methods._registry import BASELINE
 from trimol.runs._attempts import Attempt, Attempts, Executed
 from trimol.runs._candidates import Candidate, Series
 from trimol.runs._grids import along, apart, beyond, grid, usual_trials
+from trimol.runs._judging import flat_goals
 from trimol.runs._near_best import NearBest, Reaches
 from trimol.runs._run_folders import RunFolders, Wanted
 from trimol.runs._stops import Stops
@@ -67,7 +68,7 @@ class Trying:
         stage: Callable[[str], None],
     ) -> None:
         self.plan, self.folders, self.stage = plan, folders, stage
-        self.tried = Attempts(ways_of_task(task), plan.tuning_seeds)
+        self.tried = Attempts(ways_of_task(task), plan.tuning_seeds, spread=bool(task.goals))
         self.held_out = held_out(task)
         self.series = {name: self._series(name, task) for name in plan.contenders}
         self.notes: list[str] = []
@@ -125,7 +126,7 @@ class Trying:
             method=method,
             goals=task.goals,
             candidates=tuple(
-                along(method, len(task.objectives), self.plan.rates)
+                along(method, len(task.objectives), self.plan.rates)[: self.plan.most]
                 if self.plan.rates
                 else grid(method, len(task.objectives), settings, trials)
             ),
@@ -305,8 +306,7 @@ def _end_of(row: Sequence[Attempt]) -> Candidate | None:
 
 def ways_of_task(task: Task) -> Ways:
     """What a task is judged by: its goals' metrics, else its losses; and which way is better."""
-    named = {metric: way for metrics in task.goals.values() for metric, way in metrics.items()}
-    return named or dict.fromkeys(task.objectives, "lower")
+    return flat_goals(task.goals) or dict.fromkeys(task.objectives, "lower")
 
 
 def held_out(task: Task) -> int:

@@ -6,12 +6,13 @@ from pathlib import Path
 from trimol._checks import whole_number
 from trimol.runs import _sweep_results as results
 from trimol.runs._journal import Watch
+from trimol.runs._judging import flat_goals
 from trimol.runs._lock import locked
 from trimol.runs._pool import cores
 from trimol.runs._proposals import JOURNAL, Grid, Proposals, Sampled, TrialJournal
 from trimol.runs._storage import make_folder
 from trimol.runs._sweep_results import Sweep
-from trimol.runs._trials import SweepPlan, Trial, Work, flat_goals
+from trimol.runs._trials import SweepPlan, Trial, Work
 from trimol.runs.study import save
 
 __all__ = ["Sweep", "SweepPlan", "Trial", "sweep"]

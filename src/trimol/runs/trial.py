@@ -11,10 +11,9 @@ measured cost of a step, so that a study that is resumed has the same steps, and
 where time is limited, how many rounds of trials there were, and how many around the best.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 
 import numpy as np
 import polars
@@ -27,7 +26,7 @@ from trimol.runs._journal import Progress
 from trimol.runs._lock import locked
 from trimol.runs._run_folders import RunFolders
 from trimol.runs._trial_plan import TrialPlan as TrialPlan
-from trimol.runs._trial_stages import Final
+from trimol.runs._trial_stages import Final, mean_point
 from trimol.runs._trial_verdict import judged, volumes_of
 from trimol.runs._trying import BEST, Trying
 from trimol.runs._trying import held_out as held_out
@@ -44,6 +43,7 @@ class Trial:
     Attributes:
         verdict: What the rule says.
         ways: The metrics that were judged by, and which way is better.
+        scales: What each of them is relative to in the scores that settings were chosen by.
         settings: What was chosen, by contender.
         tuning: One row per setting that was tried, as in the ``tuning`` of `trimol.runs.Outcome`.
         costs: How long a step of each contender takes, in steps of the baseline.
@@ -61,6 +61,7 @@ class Trial:
 
     verdict: Verdict
     ways: Ways
+    scales: dict[str, float]
     settings: dict[str, Candidate]
     tuning: polars.DataFrame
     costs: dict[str, float]
@@ -116,11 +117,12 @@ def _concluded(trying: Trying, done: Final) -> Trial:
     plan, tried = trying.plan, trying.tried
     points = {name: tried.points(name) for name in trying.series}
     reference, volumes = volumes_of(points, tried.ways, plan.tuning_seeds)
-    verdict, notes = judged(done, tried.ways, tried.scales, volumes, plan.seeds)
+    verdict, notes = judged(done, tried.ways, tried.sizes, volumes, plan.seeds)
     rows = [row for name in trying.series for row in trying.rows(name)]
     return Trial(
         verdict=verdict,
         ways=tried.ways,
+        scales=tried.scales,
         settings=done.settings,
         tuning=polars.DataFrame(rows, infer_schema_length=None),
         costs=done.costs,
@@ -130,14 +132,10 @@ def _concluded(trying: Trying, done: Final) -> Trial:
         failed=done.failed,
         reached={name: _mean_over_seeds(own) for name, own in volumes.items()},
         reference=reference,
-        points={name: [_mean_point(each) for each in own] for name, own in points.items()},
+        points={name: [mean_point(each) for each in own] for name, own in points.items()},
         notes=[*trying.notes, *notes],
         held_out=trying.held_out,
     )
-
-
-def _mean_point(seeds: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {metric: fmean(own[metric] for own in seeds) for metric in seeds[0]}
 
 
 def _mean_over_seeds(volumes: Sequence[float]) -> Interval:

@@ -25,6 +25,7 @@ from statistics import fmean
 from typing import Literal
 
 from trimol.methods._registry import BASELINE
+from trimol.runs._judging import flat_goals
 from trimol.runs.comparison import ERRORS, paired
 from trimol.runs.statistics import LEVEL, Paired, holm, interval
 from trimol.runs.store import StoredRun
@@ -253,7 +254,7 @@ def ways_of(runs: Mapping[str, Sequence[StoredRun]]) -> dict[str, Better]:
     if first is None:
         return {}
     goals = (first.summary or {}).get("goals", {})
-    named = {metric: way for metrics in goals.values() for metric, way in metrics.items()}
+    named = flat_goals(goals)
     measured = {name.partition("/")[2] for name in first.record if name.startswith("metric/")}
     if named and set(named) <= measured:
         return named

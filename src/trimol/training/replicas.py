@@ -18,11 +18,13 @@ from torch.func import functional_call, vmap
 from trimol import methods
 from trimol._checks import whole_number
 from trimol._failures import BadValue
+from trimol._warnings import warn
 from trimol.data import sizes
 from trimol.errors import Errors
 from trimol.errors._fulldata import FullData, NotFinite
 from trimol.errors._inputs import check_rho, checked_weights
 from trimol.errors._measure import from_means
+from trimol.gradients._presence import silence
 from trimol.gradients._stacked import StackedEvidence, jacobians
 from trimol.methods._replicated import Jacobians
 from trimol.tasks import Batch, Data, Task
@@ -38,7 +40,7 @@ from trimol.training._replica_data import (
     source_of,
 )
 from trimol.training._replicable import NotReplicable, check_hooks, optimizer_of
-from trimol.training.assessment import batches
+from trimol.training.assessment import batches, sample_counts
 
 Schedule = Callable[[int], float] | None
 # How many numbers the full-data gradients of a group of replicas may hold: 256 MB in float64.
@@ -78,8 +80,10 @@ class Replicas:
             others go on.
 
     Dropout and other random numbers in the model would not be those of the single runs: such models
-    raise `NotReplicable`, as do tasks with objectives that not every sample has (`Task.counts`) and
-    what ``torch.func.vmap`` cannot do. Batch normalisation is fine.
+    raise `NotReplicable`, as does what ``torch.func.vmap`` cannot do. Batch normalisation is fine.
+    A replica whose batch has no sample of an objective (`Task.counts`), or a loss of 0 without a
+    gradient, keeps its λ for that step, as a single run does; with a method that takes several
+    draws, that raises `NotReplicable`, too.
     The optimizer must treat every entry on its own (SGD, Adam and their kin).
     A task that is a formula (`trimol.tasks.quadratic.Quadratic`) gives its gradients itself: no
     graph is recorded.
@@ -113,11 +117,8 @@ class Replicas:
             raise BadValue("seeds must hold at least one seed, found none")
         given = data_of(task, self.seeds) if data is None else data
         self.data = source_of(given, len(self.seeds))
-        if answers.counts(task, tuple(tensor[:1] for tensor in self.data[0].train)) is not None:
-            raise NotReplicable(
-                f"task {task.name!r} counts the samples of each objective, of which replicas may "
-                "have different numbers: train its runs one by one"
-            )
+        first = tuple(tensor[:1] for tensor in self.data[0].train)
+        self._counted = answers.counts(task, first) is not None
         self.method = (
             methods.replicated(
                 method,
@@ -153,6 +154,7 @@ class Replicas:
             lambda seed: answers.sampler(task, one, batch_size, growth=growth, seed=seed),
         )
         self.step = self.samples = 0
+        self._said: set[int] = set()
         self.diverged = torch.full((len(self.seeds),), -1)
         if not isinstance(task, Formula):
             self._check_models(models)
@@ -305,8 +307,53 @@ class Replicas:
         if isinstance(self.task, Formula):
             return self._by_formula(self.task, batch, parts)
         draws = self._draws(batch, parts)
-        self._note(torch.stack(draws))
-        return StackedEvidence(draws, self._weighed, self._others)
+        values = torch.stack([draw.detach() for draw in draws])
+        self._note(values)
+        keeps = self._keeping(draws, values, batch, parts)
+        return StackedEvidence(draws, self._weighed, self._others, keeps=keeps)
+
+    def _keeping(
+        self, draws: Sequence[Tensor], values: Tensor, batch: Batch, parts: Sequence[int]
+    ) -> Tensor | None:
+        """Which replicas cannot tell new weights by this batch; None if all can."""
+        missing = torch.zeros_like(values, dtype=torch.bool)
+        if self._counted:
+            missing = self._absent(values, batch, parts)
+        if self.method.due:
+            missing = missing | self._silent(draws, values, missing)
+        if not missing.any():
+            return None
+        if len(parts) > 1 or len(self.method.method.wanted) < len(self.task.objectives):
+            raise NotReplicable(
+                f"a batch of task {self.task.name!r} has no sample of an objective, or no gradient "
+                "of it, and the method takes several draws or some objectives: train its runs one "
+                "by one"
+            )
+        return missing.any(0).any(-1)
+
+    def _absent(self, values: Tensor, batch: Batch, parts: Sequence[int]) -> Tensor:
+        """Of which objectives there is no sample, draws × R × M."""
+        counts = [
+            torch.stack([_counts(self.task, samples) for samples in zip(*draw, strict=True)])
+            for draw in _apart(batch, parts)
+        ]
+        absent = torch.stack(counts) == 0
+        if not values[absent].isfinite().all():  # a single run says what is wrong
+            raise NotReplicable(f"a loss of {self.task.name!r} without samples is not finite")
+        return absent
+
+    def _silent(self, draws: Sequence[Tensor], values: Tensor, absent: Tensor) -> Tensor:
+        """Which losses are 0 without a gradient, beside others that are not 0; draws × R × M."""
+        zero = (values == 0) & ~absent & values.any(-1, keepdim=True)
+        if not zero.any():
+            return zero
+        silent = zero & ~torch.stack([jacobians(draw, self._weighed).any(-1) for draw in draws])
+        for place in silent.flatten(0, 1).any(0).nonzero()[:, 0].tolist():
+            if place not in self._said:
+                self._said.add(place)
+                called = self.task.objectives[place]
+                warn(silence(type(self.method.method).__name__, called))
+        return silent
 
     def _note(self, numbers: Tensor) -> None:
         """Remember which replicas diverge now, from draws × R × what must be finite."""
@@ -332,8 +379,7 @@ class Replicas:
             # One forward and one backward for all draws: weights are read and written once.
             apart = tuple(tensor.unflatten(1, (len(parts), -1)) for tensor in batch)
             return list(self._losses(self.params, {}, apart, places=(0, 0)).unbind(1))
-        draws = zip(*(tensor.split(list(parts), dim=1) for tensor in batch), strict=True)
-        return [self._losses(self.params, self._buffers, draw) for draw in draws]
+        return [self._losses(self.params, self._buffers, draw) for draw in _apart(batch, parts)]
 
     def _losses(
         self,
@@ -423,17 +469,20 @@ class Replicas:
                 yield low + r, on_train[r], on_test[r]
 
     def _means(self, data: Batch, replicas: slice) -> list[FullData]:
-        """Means over all samples, summed in float64."""
-        count = len(data[0])
+        """Means over all samples, of each objective its own, summed in float64."""
+        own_size = self.task.at_once != Task.at_once
+        parts = batches(data, size=self.task.at_once if own_size else _AT_ONCE)
+        counts = [_counts(self.task, part) for part in parts]
+        count = torch.stack(counts).sum(0)
         losses = rows = torch.zeros((), dtype=torch.float64)
-        for batch in batches(data, size=_AT_ONCE):
+        for batch, own in zip(parts, counts, strict=True):
             values, gradients = self.gradients(batch, replicas)
-            share = len(batch[0]) / count
-            losses = losses.expand_as(values).add(values, alpha=share)
-            rows = rows.expand_as(gradients).add(gradients, alpha=share)
+            share = own / count
+            losses = losses + values.double() * share
+            rows = rows + gradients.double() * share[..., None]
         return [
-            FullData(own, jacobian, float(count))
-            for own, jacobian in zip(losses, rows, strict=True)
+            FullData(mean, jacobian, count if self._counted else float(count))
+            for mean, jacobian in zip(losses, rows, strict=True)
         ]
 
 
@@ -447,6 +496,16 @@ class _Lossy(nn.Module):
     def forward(self, *batch: Tensor) -> Tensor:
         """The loss vector of a batch."""
         return answers.losses(self.task, self.model, batch, graph=False)
+
+
+def _counts(task: Task, batch: Batch) -> Tensor:
+    """How many samples a batch holds, of each objective if they differ."""
+    return torch.as_tensor(sample_counts(task, batch)).detach().double().cpu()
+
+
+def _apart(batch: Batch, parts: Sequence[int]) -> Iterator[Batch]:
+    """The draws of a batch of all replicas, which has so many samples of each."""
+    return zip(*(tensor.split(list(parts), dim=1) for tensor in batch), strict=True)
 
 
 def _fresh(task: Task, seed: int) -> nn.Module:
