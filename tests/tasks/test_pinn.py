@@ -6,6 +6,7 @@ import torch
 
 from trimol import tasks
 from trimol.cli import main
+from trimol.tasks._shapes import fixing
 from trimol.tasks.pinn import burgers, schroedinger
 from trimol.tasks.pinn._field import Field
 from trimol.tasks.pinn.schroedinger import Schroedinger
@@ -142,6 +143,19 @@ def test_every_loss_is_over_its_own_points():
     start = data.train[1][:7]
     initial = (model(start)[:, 0] + torch.sin(torch.pi * start[:, 0])).square().mean()
     torch.testing.assert_close(task.losses(model, data.train)[1], initial)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_losses_of_fixed_shapes_are_the_same(name):
+    task = tasks.get(name)(points=30, conditions=7, held_out=11, width=8, depth=2)
+    model, data = task.model().double(), task.data()
+    chance = torch.randperm(30)[:9]
+    few = torch.arange(20, 30)  # no point of any other loss
+    for rows in (slice(None), chance, few):
+        batch = tuple(part[rows].double() for part in data.train)
+        own = task.losses(model, batch)
+        with fixing():
+            torch.testing.assert_close(task.losses(model, batch), own)
 
 
 @pytest.mark.parametrize("name", NAMES)

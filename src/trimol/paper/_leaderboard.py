@@ -59,7 +59,7 @@ PLACES = (
     Place("compas", 0.01, 100, 128, {"hidden": 16}),
     Place("german", 0.01, 100, 128, {"hidden": 16}),
     Place("toy", 0.1, 300, 16),
-    Place("poisson", 0.01, 100, 100, {"width": 20, "depth": 3}),
+    Place("poisson", 0.01, 100, 100, {"width": 20, "depth": 3, "points": 100, "conditions": 25}),
     Place("funnel", 0.01, 100, 256, {"rows": 20_000, "sparse": False}),
 )
 FACTOR = 10 ** (2 / 3)  # between the step sizes to begin with

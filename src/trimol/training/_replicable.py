@@ -41,6 +41,15 @@ def check_hooks(task: Task, model: nn.Module) -> None:
         )
 
 
+def check_padding(task: Task, model: nn.Module) -> None:
+    """The gradient of ``padding_idx`` under vmap is 0 for the first replica alone (torch 2.13)."""
+    if any(isinstance(m, nn.Embedding) and m.padding_idx is not None for m in model.modules()):
+        raise NotReplicable(
+            f"the model of task {task.name!r} has an embedding with padding_idx, whose gradient "
+            "many replicas at once would have wrong: train its runs one by one"
+        )
+
+
 def optimizer_of(
     task: Task, params: list[Tensor], lr: float | Tensor, model: nn.Module
 ) -> Optimizer:

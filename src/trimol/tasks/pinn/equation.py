@@ -14,6 +14,8 @@ from torch.optim import Adam, Optimizer
 
 from trimol._checks import count, seed
 from trimol.tasks._settings import read_settings
+from trimol.tasks._shapes import fixed
+from trimol.tasks.multitask import masked_mean
 from trimol.tasks.pinn._field import Field
 from trimol.tasks.task import Batch, Data, Settings, Task
 
@@ -85,7 +87,11 @@ class Equation(Task):
         """Mean squares over the points that count."""
         assert isinstance(model, Field)
         *points, _, own = batch
-        chosen = [at[mask] for at, mask in zip(points, own.bool().T, strict=True)]
+        masks = own.bool().unbind(1)
+        if fixed():
+            parts = zip(self.left_over(model, points), masks, strict=True)
+            return torch.stack([masked_mean(part.square(), mask[:, None]) for part, mask in parts])
+        chosen = [at[mask] for at, mask in zip(points, masks, strict=True)]
         return torch.stack([_mean_square(part) for part in self.left_over(model, chosen)])
 
     def counts(self, batch: Batch) -> Tensor:

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, get_args
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn import Parameter
-from torch.optim import Optimizer
+from torch.optim import Adam, Optimizer
 
 from trimol._checks import flag, one_of, whole_number
 from trimol.tasks._binary import auc, calibration_error, score_sums
@@ -103,5 +103,5 @@ class Labels(SingleInput):
         return {}
 
     def optimizer(self, params: Iterable[Parameter], lr: float) -> Optimizer:
-        """Adam, and SparseAdam for the table."""
-        return Adams(params, lr, self._tables)
+        """Adam; SparseAdam for a table with sparse gradients."""
+        return Adams(params, lr, self._tables) if self.sparse else Adam(params, lr=lr)

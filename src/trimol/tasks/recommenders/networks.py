@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import Parameter
+from torch.nn import functional as F
 from torch.optim import Adam, Optimizer, SparseAdam
 
 from trimol.tasks.multitask import MultiTask
@@ -40,7 +41,12 @@ class Bags(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """N × (bags · width)."""
-        looked_up: Tensor = self.table(x.flatten(0, 1).long())
+        words = x.flatten(0, 1).long()
+        if self.table.sparse:
+            looked_up: Tensor = self.table(words)
+        else:  # the same, by operators that many runs at once have, too
+            found = F.embedding(words, self.table.weight)
+            looked_up = (found * (words != 0).unsqueeze(-1)).sum(1)
         return looked_up.view(len(x), -1)
 
 
