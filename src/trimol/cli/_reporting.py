@@ -85,14 +85,15 @@ def print_json(value: object) -> None:
 
 
 class _Once:
-    """Says every warning in a line, and once, however many runs have it."""
+    """Says every warning in a line, and once, however many runs have it, of whichever method."""
 
     def __init__(self) -> None:
         self.said: set[str] = set()
 
     def __call__(self, text: str) -> None:
-        if text not in self.said and speaks():
-            self.said.add(text)
+        what = text.partition(": ")[2] or text  # after the method's name
+        if what not in self.said and speaks():
+            self.said.add(what)
             _say(f"warning: {text}", 0)
 
 

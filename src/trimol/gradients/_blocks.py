@@ -7,9 +7,10 @@ below goes on. In all that is M backwards, as ever. A parameter that is used aga
 (tied embeddings) is one block's with all its uses, where the others are transposed views of it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -37,34 +38,49 @@ class Block:
         tops: Where the gradients of the losses come in: from the block above, and of the views of
             its parameters that were used further up.
         bottom: Where they go on; None in the last block.
-        params: The parameters that it uses and no block below.
+        params: The parameters that it uses and no block below; or where the gradient of what a
+            layer makes of one arrives (:mod:`trimol.gradients._factors`).
         views: Views, used here, of parameters of a block below.
     """
 
     tops: Sequence[GradientEdge]
     bottom: GradientEdge | None
-    params: Sequence[Tensor]
+    params: Sequence[Tensor | GradientEdge]
     views: Sequence[GradientEdge]
 
 
-def blocks(graph: Graph) -> list[Block]:
+def whole(graph: Graph) -> Block:
+    """A graph as one block."""
+    return Block([get_gradient_edge(graph.losses)], None, graph.params, [])
+
+
+def fits(graph: Graph) -> bool:
+    """Whether all gradients may be held."""
+    return len(graph.losses) * sum(map(width_of, graph.params)) <= HELD_ENTRIES
+
+
+def blocks(graph: Graph, used_at: Mapping[int, Node] = MappingProxyType({})) -> list[Block]:
     """The parts of a graph, from the losses down; none where it has to be passed as a whole.
 
     So it is where all gradients may be held; where several processes would have to agree; where a
     hook may sit, which would run in the part above and in the part below; and where no single
     tensor connects two parts.
+
+    Args:
+        graph: Of the losses.
+        used_at: For parameters, by their ``id``, the node in whose block they are to be: else, that
+            of the first use, be it only a view.
     """
-    entries = len(graph.losses) * sum(map(width_of, graph.params))
-    if entries <= HELD_ENTRIES or reduce.is_distributed() or graph.shards is not None:
+    if fits(graph) or reduce.is_distributed() or graph.shards is not None:
         return []
     if hooks.possible(graph) or not all(p.is_leaf for p in graph.params):
         return []
-    found = _cut(graph)
+    found = _cut(graph, used_at)
     return found if len(found) > 1 else []
 
 
 def gradients_by_blocks(graph: Graph, parts: Sequence[Block]) -> Iterator[Sequence[Tensor | None]]:
-    """For one parameter after another the gradients of all losses, flat; None is zero.
+    """For one parameter after another the gradients of all losses; None is zero.
 
     As autograd has made them, those of one block at a time: rows to copy them into would be new
     memory, whose first touch costs more than multiplying them.
@@ -76,7 +92,7 @@ def gradients_by_blocks(graph: Graph, parts: Sequence[Block]) -> Iterator[Sequen
     for part in parts:
         found = [_pulled(part, own) for own in cotangents]
         for gradients in zip(*found, strict=True):
-            yield [None if g is None else as_real(dense(g)).reshape(-1) for g in gradients]
+            yield [None if g is None else as_real(dense(g)) for g in gradients]
         del found  # before the next are made
 
 
@@ -95,22 +111,27 @@ def _pulled(part: Block, cotangents: Cotangents) -> Sequence[Tensor | None]:
         return [None] * len(part.params)
     tops, given = zip(*arrived, strict=True)
     inputs: list[Any] = [*part.params, *leaving]
+    # What arrives at an edge that is asked for itself: torch does not pass a graph of no nodes.
+    known = {at: g for at, x in enumerate(inputs) for edge, g in arrived if x == edge}
+    sought = [x for at, x in enumerate(inputs) if at not in known]
     with explained():
-        found = torch.autograd.grad(tops, inputs, given, retain_graph=True, allow_unused=True)
+        passed = torch.autograd.grad(tops, sought, given, retain_graph=True, allow_unused=True)
+    rest = iter(passed)
+    found = [known[at] if at in known else next(rest) for at in range(len(inputs))]
     for edge, gradient in zip(leaving, found[len(part.params) :], strict=True):
         if gradient is not None:
             cotangents[_key(edge)] = gradient
     return found[: len(part.params)]
 
 
-def _cut(graph: Graph) -> list[Block]:
+def _cut(graph: Graph, used_at: Mapping[int, Node]) -> list[Block]:
     """Blocks between tensors that are the only way down, as even as these allow."""
     order = _as_recorded(graph)
     place = {node: i for i, node in enumerate(order)}
     sources = ((s, at) for node, at in place.items() for s, _ in graph.edges[node])
     if any(source is not None and place.get(source, -1) >= at for source, at in sources):
         return []  # recorded by several threads, each of which has counted for itself
-    uses = _uses(graph, place)
+    uses = _uses(graph, place) | {number: [place[node]] for number, node in used_at.items()}
     lowest = {id(p): min(uses[id(p)]) for p in graph.params if id(p) in uses}
     widths = [0] * len(order)
     for p in graph.params:

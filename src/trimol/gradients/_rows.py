@@ -7,7 +7,9 @@ small that the time goes into calling operators rather than into arithmetic. Bot
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +19,8 @@ from trimol._failures import BadValue
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import pulled
-from trimol.gradients._blocks import Block, blocks, gradients_by_blocks
+from trimol.gradients._blocks import Block, blocks, fits, gradients_by_blocks, whole
+from trimol.gradients._factors import Layer, layers
 from trimol.gradients._graph import Graph, outputs, record
 from trimol.gradients._params import as_real, checked, common_dtype, trainable, width_of
 from trimol.gradients._sinks import passes
@@ -86,7 +89,8 @@ def gramian(losses: Losses, params: Iterable[Tensor], *, chunk: int | None = Non
         chunk: How many gradients to hold at once, at most. With fewer than M, gradients are
             computed anew for each pair of blocks: memory for 2·chunk gradients instead of M, for
             (M/chunk + 1)/2 times the backwards. ``None`` is all of them, and of more than 2²⁸
-            entries (1 GB of float32) those of one layer after another, where layers form a chain.
+            entries (1 GB of float32) those of one layer after another, where layers form a chain;
+            of large linear layers and small batches, none (:mod:`trimol.gradients._factors`).
 
     Example:
         >>> import torch
@@ -106,8 +110,8 @@ def gram_of(graph: Graph, chunk: int, scale: Tensor | None = None) -> Tensor:
     size, spread = len(graph.losses), graph.spreads
     scale = reduce.share(scale) if spread and scale is not None else scale
     if chunk >= size:
-        if scale is None and (parts := blocks(graph)):
-            return gram_by_blocks(graph, parts)
+        if scale is None and (parts := parts_of(graph)):
+            return gram_by_parts(graph, parts)
         return spread_gram(all_rows(graph, spread=spread), spread, scale)
     result = float64(graph.losses.new_empty(size, size))
     for start, rows in row_blocks(graph, chunk, spread=spread):
@@ -122,15 +126,41 @@ def gram_of(graph: Graph, chunk: int, scale: Tensor | None = None) -> Tensor:
     return reduce.sum_small(result) if spread else result
 
 
-def gram_by_blocks(graph: Graph, parts: Sequence[Block]) -> Tensor:
+class Parts(NamedTuple):
+    """How a Gramian is computed without all gradients at once.
+
+    Attributes:
+        blocks: Parts of the graph, one after another.
+        layers: Layers, by their weights' ``id``, whose gradients are not made.
+    """
+
+    blocks: Sequence[Block]
+    layers: dict[int, Layer]
+
+
+def parts_of(graph: Graph) -> Parts | None:
+    """How the Gramian of a graph is computed; None where all gradients are held."""
+    found = layers(graph, held=fits(graph))
+    cut = blocks(graph, {number: own.edge.node for number, own in found.items()})
+    return Parts(cut or [whole(graph)], found) if cut or found else None
+
+
+def gram_by_parts(graph: Graph, parts: Parts) -> Tensor:
     """The Gramian of a graph, of gradients of which a part of the parameters' is held at a time."""
-    size = len(graph.losses)
+    size, skipped = len(graph.losses), parts.layers
     total = float64(graph.losses.new_zeros(size, size))
-    for gradients in gradients_by_blocks(graph, parts):
+    wanted = [
+        replace(b, params=[skipped[id(p)].edge if id(p) in skipped else p for p in b.params])
+        for b in parts.blocks
+    ]
+    each = (p for block in parts.blocks for p in block.params)
+    for p, gradients in zip(each, gradients_by_blocks(graph, wanted), strict=True):
         held = [m for m, gradient in enumerate(gradients) if gradient is not None]
         if held:
             here = torch.tensor(held, device=total.device)
-            total[here[:, None], here] += _pieced([g for g in gradients if g is not None])
+            own = [g for g in gradients if g is not None]
+            layer = skipped.get(id(p))
+            total[here[:, None], here] += _pieced(own) if layer is None else layer.gramian(own)
     return (total + total.mT) / 2
 
 
@@ -138,7 +168,7 @@ def _pieced(gradients: Sequence[Tensor]) -> Tensor:
     """J Jᵀ of rows that lie apart, in float64: piece by piece, each widened in the cache."""
     width = max(WIDENED_ENTRIES // len(gradients), 1024)
     total = float64(gradients[0].new_zeros(len(gradients), len(gradients)))
-    for pieces in zip(*(gradient.split(width) for gradient in gradients), strict=True):
+    for pieces in zip(*(gradient.reshape(-1).split(width) for gradient in gradients), strict=True):
         wide = float64(torch.stack(pieces))
         total += wide @ wide.mT
     return total

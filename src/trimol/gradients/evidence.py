@@ -30,9 +30,9 @@ from trimol.gradients._absent import (
 )
 from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import dense, gradient, norm, pulled
-from trimol.gradients._blocks import blocks
 from trimol.gradients._checkpoints import check_repeatable, explained
 from trimol.gradients._delivery import AS_IT_IS, Delivery
+from trimol.gradients._factors import passes as factored_passes
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._guard import Guarding, guard
 from trimol.gradients._lookups import looked_up, sparse
@@ -41,14 +41,16 @@ from trimol.gradients._params import checked, split, trainable, width_of
 from trimol.gradients._presence import Counts, Presence, checked_counts
 from trimol.gradients._product import directional
 from trimol.gradients._rows import (
+    Parts,
     all_rows,
     along,
     checked_chunk,
     combined,
     combined_wide,
-    gram_by_blocks,
+    gram_by_parts,
     gram_of,
     own_gramian,
+    parts_of,
     rounding,
     row_blocks,
     spread_gram,
@@ -239,11 +241,21 @@ class Evidence:
                     return self._noted("gramian", gram_of(graph, size))
                 found, self.momentum = self.metric.of_graph(graph, size)
                 return self._noted("gramian", found)
-            if self.metric is None and (parts := blocks(graph)):
-                self.reason = f"gradients too large to hold: {len(parts)} blocks, one after another"
-                return self._noted("gramian", gram_by_blocks(graph, parts))
+            if self.metric is None and (parts := parts_of(graph)):
+                self._say(parts)
+                return self._noted("gramian", gram_by_parts(graph, parts))
             self._rows, self._spread = all_rows(graph, spread=graph.spreads), graph.spreads
         return self._noted("gramian", self.gram(self._rows, spread=self._spread))
+
+    def _say(self, parts: Parts) -> None:
+        """How the Gramian is computed, and what that costs."""
+        blocks = len(parts.blocks)
+        if blocks > 1:
+            self.reason = f"gradients too large to hold: {blocks} blocks, one after another"
+        if parts.layers:
+            self.route = "factors"
+            found = [*parts.layers.values()]
+            self.passes += factored_passes(found, len(self.names)) - self.rows_cost
 
     def gram(self, rows: Tensor, *, spread: bool = False) -> Tensor:
         """J Jᵀ of rows of gradients, in the metric of the optimizer where there is one.

@@ -23,8 +23,8 @@ class Info:
         kept: How many steps so far kept λ because an objective had no sample in one of their
             draws, or because they were told to.
         absent: The names of the objectives that this step had no sample of; their loss is NaN.
-        route: How the gradients were computed: ``"tangents"``, ``"double-vjp"``, ``"backwards"``
-            or ``"rows"``; empty where none were needed.
+        route: How the gradients were computed: ``"tangents"``, ``"double-vjp"``, ``"backwards"``,
+            ``"rows"`` or ``"factors"``; empty where none were needed.
         reason: Why a faster exact way was not possible; empty if it was.
         gramian: GᵀG, for the methods that need it.
         product: G1ᵀ(G2 λ), for the methods that need it.

@@ -1,0 +1,143 @@
+r"""Gramians of large linear layers without the gradients of their weights.
+
+Of y = x Wᵀ, with N rows x, the gradient of loss m is D_mᵀ x, where D_m is that of y. The inner
+product of two of them needs neither,
+
+.. math:: ⟨D_m^⊤ x, D_n^⊤ x⟩ = ⟨x x^⊤ D_m, D_n⟩,
+
+and x xᵀ is N × N. Where a batch has far fewer rows than the layer has inputs, that is less work,
+and much less memory, than M gradients of the size of W: the backwards skip them, and the one of the
+final weights is left to the user's ``backward()``. Multiplied and summed in float64.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, Node
+
+from trimol.gradients import _hooks as hooks
+from trimol.gradients import _reduce as reduce
+from trimol.gradients._graph import Graph
+from trimol.gradients._params import width_of
+from trimol.maths._numerics import float64
+
+# For a node's name: which of its inputs is the weight, and where it keeps x.
+_LAYERS = {"AddmmBackward0": (2, "_saved_mat1"), "MmBackward0": (1, "_saved_self")}
+# In multiplications of float32: what it takes to write an entry of a gradient and to read it again,
+# and a multiplication in float64 (measured: benchmarks/factors.py).
+TOUCHED, WIDE = 100, 4
+# Of fewer parameters, gradients are made in the cache.
+SMALLEST = 2**17
+# So many of the parameters must be in such layers: what a backward of others takes is not known.
+MOST = 0.95
+# So many entries are widened at a time: 2 MB of float64.
+WIDENED_ENTRIES = 2**18
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A linear layer.
+
+    Attributes:
+        weight: Its parameter, which nothing else uses.
+        edge: Where the gradient of what it makes arrives.
+        inputs: x, N × in.
+    """
+
+    weight: Tensor
+    edge: GradientEdge
+    inputs: Tensor
+
+    def direct(self, losses: int) -> float:
+        """What the gradients of its weight, and their inner products, cost."""
+        return losses * width_of(self.weight) * (len(self.inputs) + TOUCHED)
+
+    def factored(self, losses: int) -> float:
+        """What it costs to do without."""
+        rows, size = self.inputs.shape
+        out = width_of(self.weight) // size
+        return WIDE * rows * (rows * size + losses * out * (rows + losses))
+
+    @property
+    def once(self) -> float:
+        """What a backward through it costs."""
+        return width_of(self.weight) * (2 * len(self.inputs) + TOUCHED)
+
+    def gramian(self, cotangents: Sequence[Tensor]) -> Tensor:
+        """The inner products of its weight's gradients, from those of what it made, N × out."""
+        count, rows = len(cotangents), len(self.inputs)
+        kernel = float64(self.inputs.new_zeros(rows, rows))
+        for piece in self.inputs.split(_width(rows), 1):
+            kernel.addmm_(float64(piece), float64(piece).T)
+        total = float64(kernel.new_zeros(count, count))
+        for pieces in zip(*(own.split(_width(count * rows), 1) for own in cotangents), strict=True):
+            wide = float64(torch.stack(pieces))
+            total += (kernel @ wide).flatten(1) @ wide.flatten(1).T
+        return total
+
+
+def layers(graph: Graph, *, held: bool) -> dict[int, Layer]:
+    """The layers of a graph, by their weights' ``id``, whose gradients need not be made.
+
+    None where that would not pay: decided by sizes alone, so that a resumed run finds the same.
+    And none where several processes would have to join the gradients, where a hook may sit on what
+    a layer makes, and where saved tensors are computed again.
+
+    Args:
+        graph: Of the losses.
+        held: Whether all gradients would else be held, and no backward be left to do.
+    """
+    count, entries = len(graph.losses), sum(map(width_of, graph.params))
+    if entries < SMALLEST or reduce.is_distributed() or graph.is_wrapped:
+        return {}
+    if graph.is_separate or hooks.possible(graph) or graph.recomputes:
+        return {}
+    found = [own for own in _linear(graph) if own.factored(count) < own.direct(count)]
+    if sum(width_of(own.weight) for own in found) < MOST * entries:
+        return {}
+    saved = sum(own.direct(count) - own.factored(count) for own in found)
+    if held and saved <= sum(own.once for own in found):
+        return {}
+    return {id(own.weight): own for own in found}
+
+
+def passes(found: Sequence[Layer], losses: int) -> float:
+    """What the Gramian costs in backwards: one that skips the weights is half of one."""
+    return losses / 2 + sum(own.factored(losses) for own in found) / sum(own.once for own in found)
+
+
+def _linear(graph: Graph) -> list[Layer]:
+    """The linear layers whose weight nothing else uses."""
+    readers: dict[Node, list[tuple[Node, int]]] = {}
+    for node, sources in graph.edges.items():
+        for place, (source, _) in enumerate(sources):
+            if source is not None:
+                readers.setdefault(source, []).append((node, place))
+    found = []
+    for param in graph.params:
+        if id(param) not in graph.entrances or not _is_plain(param):
+            continue
+        entrance, _ = graph.entrances[id(param)]
+        uses = readers.get(entrance, [])
+        if len(uses) == 1 and uses[0][0].name() == "TBackward0":
+            uses = readers.get(uses[0][0], [])
+        if len(uses) != 1:
+            continue
+        (node, place), (where, name) = uses[0], _LAYERS.get(uses[0][0].name(), (-1, ""))
+        if place == where and getattr(node, "_saved_alpha", 1) == 1:
+            inputs: Tensor = getattr(node, name).detach()
+            if inputs.dtype == param.dtype and inputs.layout is torch.strided:
+                found.append(Layer(param, GradientEdge(node, 0), inputs))
+    return found
+
+
+def _is_plain(param: Tensor) -> bool:
+    """Whether the gradient is a matrix that is not rounded on its way to the parameter."""
+    return param.is_leaf and param.dim() == 2 and param.dtype in (torch.float32, torch.float64)
+
+
+def _width(rows: int) -> int:
+    """How many columns of so many rows to widen at a time."""
+    return max(WIDENED_ENTRIES // max(rows, 1), 16)
