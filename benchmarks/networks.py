@@ -38,6 +38,13 @@ def _mlp() -> nn.Module:
     return nn.Sequential(*layers)
 
 
+def _wide_mlp() -> nn.Module:
+    layers: list[nn.Module] = []
+    for _ in range(3):
+        layers += [nn.Linear(1024, 1024), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
 def _cnn() -> nn.Module:
     def block(inputs: int, outputs: int, stride: int) -> list[nn.Module]:
         convolution = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
@@ -79,6 +86,11 @@ TRUNKS: dict[str, tuple[Callable[[], nn.Module], int, tuple[int, ...], int]] = {
     "mlp": (_mlp, 512, (256,), 512),
     "cnn": (_cnn, 128, (3, 32, 32), 64),
     "transformer": (lambda: PooledEncoder(128, 3), 128, (32, 128), 64),
+}
+# Layers with more inputs than a step has samples.
+WIDE: dict[str, tuple[Callable[[], nn.Module], int, tuple[int, ...], int]] = {
+    f"wide mlp, {samples} samples": (_wide_mlp, 1024, (1024,), samples)
+    for samples in (16, 64, 256)
 }
 # The same of networks so small that much of a step goes into calling operators.
 SMALL: dict[str, tuple[Callable[[], nn.Module], int, tuple[int, ...], int]] = {
@@ -136,7 +148,7 @@ class Problem(InHalves):
 
 def problem(name: str, objectives: int, shape: Shape) -> Problem:
     torch.manual_seed(0)
-    make, width, inputs, samples = (TRUNKS | SMALL)[name]
+    make, width, inputs, samples = (TRUNKS | WIDE | SMALL)[name]
     model = nn.ModuleDict({"trunk": make()})
     if shape == "heads":
         model["heads"] = nn.ModuleList(nn.Linear(width, 1) for _ in range(objectives))

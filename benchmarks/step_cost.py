@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from networks import TRUNKS, Problem, Shape, problem
+from networks import TRUNKS, WIDE, Problem, Shape, problem
 
 import trimol
 
@@ -350,7 +350,7 @@ def table(rows: list[dict[str, Any]], value: str, unit: str) -> str:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--networks", nargs="+", choices=TRUNKS, default=list(TRUNKS))
+    parser.add_argument("--networks", nargs="+", choices=TRUNKS | WIDE, default=list(TRUNKS))
     parser.add_argument("--objectives", nargs="+", type=int, default=[2, 4, 8, 16, 32, 64])
     parser.add_argument("--shape", choices=("columns", "heads"), default="columns")
     parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=CORE)

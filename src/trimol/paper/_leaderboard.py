@@ -63,7 +63,7 @@ PLACES = (
     Place("funnel", 0.01, 100, 256, {"rows": 20_000, "sparse": False}),
 )
 FACTOR = 10 ** (2 / 3)  # between the step sizes to begin with
-USUAL, FULL, QUICK = Scale(9, 27, 2, 10), Scale(9, 54, 3, 10), Scale(2, 2, 1, 2)
+USUAL, FULL, QUICK = Scale(9, 40, 2, 10), Scale(9, 80, 3, 10), Scale(2, 2, 1, 2)
 QUICK_PLACES, QUICK_STEPS = 2, 5
 
 

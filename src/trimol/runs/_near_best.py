@@ -4,7 +4,8 @@ For every contender alike: what lies around its best setting by the first reache
 ones together, and around what is better, until nothing gains enough; then by the next, finer
 reaches, of those numbers that still matter at the finest of the last. Where the finer ones gained,
 all is tried again from the far ones on: noise that did not show beside weights that were a little
-off may ask for another step size or schedule.
+off may ask for another step size or schedule. Where few settings may be tried, reaches come one by
+one, and other schedules when the farthest gains no more.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,7 +40,8 @@ class NearBest:
         last: bool,
     ) -> None:
         self.series, self.tried, self.most, self.last = series, tried, most, last
-        self.around = {name: Around(tried.best(name), reaches, last=last) for name in names}
+        others = None if last else int(most is not None)
+        self.around = {name: Around(tried.best(name), reaches, others=others) for name in names}
         self.before: dict[str, float] = {}
 
     def wanted(self) -> dict[str, list[Candidate]]:
@@ -108,14 +110,14 @@ class Around:
     Attributes:
         centre: What it looks around.
         reaches: How far, level by level.
-        last: Whether it is the last one, with all seeds.
+        others: At which level other schedules are tried; None: never.
         level: Which of the reaches it is at.
         open: The numbers of which it tries neighbours.
         coarse: The best score that the far ones came to.
     """
 
-    def __init__(self, best: Attempt, reaches: Reaches, *, last: bool) -> None:
-        self.reaches, self.last = reaches, last
+    def __init__(self, best: Attempt, reaches: Reaches, *, others: int | None) -> None:
+        self.reaches, self.others = reaches, others
         self.restart(best)
 
     def restart(self, best: Attempt) -> None:
@@ -135,15 +137,14 @@ class Around:
 
     @property
     def wanted(self) -> list[Candidate]:
-        """What lies around the centre: with the far ones, other schedules, too."""
+        """What lies around the centre; with the reaches of one level, other schedules, too."""
         near = [
             candidate
             for reach in self.reaches[self.level]
             for number, candidate in moves(self.centre, reach)
             if number in self.open
         ]
-        others = self.level == 0 and not self.last
-        return [*near, *(schedules(self.centre) if others else [])]
+        return [*near, *(schedules(self.centre) if self.level == self.others else [])]
 
     def finer(self, numbers: set[str]) -> None:
         """Go on with finer reaches of these numbers."""

@@ -37,6 +37,8 @@ from trimol.training import Diverged
 REACHES = tuple(
     tuple(10 ** (1 / part) for part in parts) for parts in ((2, 4, 8), (16, 32, 64), (128, 256))
 )
+# The same where few settings may be tried: none is spent around one that is not the best any more.
+FEW_REACHES = tuple((10 ** (1 / part),) for part in (2, 4, 8, 16))
 # The same with all seeds, at last. First a probe: which numbers matter that much?
 CLOSE = tuple(
     tuple(10 ** (1 / part) for part in parts) for parts in ((8, 64), (128, 256), (512, 1024))
@@ -231,7 +233,7 @@ class Trying:
 
     def _search(self) -> None:
         """Try what lies around the best, and around what is better, far and then near."""
-        self._look_around("neighbours", ROUNDS, REACHES)
+        self._look_around("neighbours", ROUNDS, REACHES if self.plan.most is None else FEW_REACHES)
 
     def _refine(self) -> None:
         """Try what lies close around what was best with all seeds, with all of them."""

@@ -23,7 +23,8 @@ class Labels(SingleInput):
 
     A batch is ``(x, y_1, …, y_M)``, x as :mod:`trimol.tasks.recommenders.networks` takes it. A
     task of your own gives ``name``, ``objectives``, `data` and `words`. Metrics of each objective,
-    over the rows that have its label: ``AUC`` and ``calibration error``.
+    over the rows that have its label: ``AUC`` and ``calibration error``. Runs are judged by the
+    AUC: no prediction is calibrated better than the one that is the same for every row.
 
     Args:
         network: ``"shared"`` (shared bottom) or ``"mmoe"`` (multi-gate mixture of experts).
@@ -55,10 +56,7 @@ class Labels(SingleInput):
         self.experts = whole_number("experts", experts, least=1)
         self.sparse = flag("sparse", sparse)
         self._tables: list[Tensor] = []
-        self.goals = {
-            name: {f"{name} AUC": "higher", f"{name} calibration error": "lower"}
-            for name in self.objectives
-        }
+        self.goals = {name: {f"{name} AUC": "higher"} for name in self.objectives}
         super().__init__(only=only)
 
     def words(self) -> tuple[int, int]:
