@@ -38,9 +38,10 @@ from torch import Tensor, nn
 import trimol
 from trimol.runs._environment import environment, now
 
-SAMPLES, TOKENS, LABELS, PIXELS = 4, 64, 4, 64
+SAMPLES, TOKENS, LABELS = 4, 64, 4
 LR = 0.01
-IMAGES = ("vit", "resnet")
+# Models of images, and how many pixels these are high and wide.
+IMAGES = {"vit": 64, "resnet": 64, "vit224": 224}
 Row = dict[str, Any]
 
 
@@ -136,7 +137,7 @@ def vit(setting: Setting) -> Any:
 
     sizes = _SMALL if setting.tiny else {}
     labels = LABELS * setting.objectives
-    config = ViTConfig(image_size=PIXELS, num_labels=labels, **sizes)
+    config = ViTConfig(image_size=IMAGES[setting.model], num_labels=labels, **sizes)
     return ViTForImageClassification(config)
 
 
@@ -159,6 +160,7 @@ MODELS: dict[str, Callable[[Setting], Any]] = {
     "gpt2": gpt2,
     "bert": bert,
     "vit": vit,
+    "vit224": vit,
     "resnet": resnet,
     "llama": llama,
 }
@@ -171,7 +173,8 @@ def _text(model: Any, setting: Setting) -> Problem:
 
 
 def _images(model: nn.Module, setting: Setting) -> Problem:
-    draw = partial(torch.randn, SAMPLES, 3, PIXELS, PIXELS)
+    pixels = IMAGES[setting.model]
+    draw = partial(torch.randn, SAMPLES, 3, pixels, pixels)
     return Problem(model.train(), draw(), draw, partial(by_label, setting.objectives))
 
 

@@ -228,3 +228,16 @@ def test_mgda_delivers_the_same_and_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     torch.testing.assert_close(found["factors"][0], found["rows"][0], rtol=1e-5, atol=1e-6)
     apart = found["factors"][1] - found["rows"][1]
     assert apart.norm() <= 1e-5 * found["rows"][1].norm()
+
+
+def test_products_are_weighed_against_it() -> None:
+    """They must cost less than the Gramian does, which is less than M backwards here."""
+    net, x = large(16, 1024)
+    method = trimol.MGDA(net.parameters(), objectives=8, solver="products", gap=0.1)
+    for _ in range(2):
+        method(losses_of(net, x, 8)).backward()
+    cost = _factors.passes(
+        _factors._linear(record(losses_of(net, x, 8), list(net.parameters()))), 8
+    )
+    assert method.info.extra <= cost / 1.5 + 1e-9
+    assert 4 < cost < 7

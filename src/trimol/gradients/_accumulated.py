@@ -268,6 +268,11 @@ class Accumulated(Evidence):
         return len(self.names)
 
     @property
+    def gramian_cost(self) -> float:
+        """The same."""
+        return self.rows_cost
+
+    @property
     def product_cost(self) -> int:
         """As for one graph, and two forward passes, each half a backward."""
         return super().product_cost + 1

@@ -226,8 +226,10 @@ class Evidence:
         (graph,) = self.graphs
         self.route, size = "rows", checked_chunk(chunk, graph)
         count = len(graph.losses)
+        parts = self._parts if of is None and size == count else None
         # Each block, and all rows that come after it.
-        self.passes += self.rows_cost if size == count else sum(range(count, 0, -size))
+        rows = self.rows_cost if size == count else sum(range(count, 0, -size))
+        self.passes += rows if parts is None else self.gramian_cost - 1
         if of is not None:
             graph = record(graph.losses, trainable(checked(of, real=False)))
             if self.presence is None or not self.presence.is_empty:  # then zeros are its part
@@ -241,21 +243,33 @@ class Evidence:
                     return self._noted("gramian", gram_of(graph, size))
                 found, self.momentum = self.metric.of_graph(graph, size)
                 return self._noted("gramian", found)
-            if self.metric is None and (parts := parts_of(graph)):
+            if parts is not None:
                 self._say(parts)
                 return self._noted("gramian", gram_by_parts(graph, parts))
             self._rows, self._spread = all_rows(graph, spread=graph.spreads), graph.spreads
         return self._noted("gramian", self.gram(self._rows, spread=self._spread))
 
+    @functools.cached_property
+    def _parts(self) -> Parts | None:
+        """How the (only) draw's Gramian is computed; None where all gradients are held."""
+        (graph,) = self.graphs
+        return parts_of(graph) if self.metric is None else None
+
+    @property
+    def gramian_cost(self) -> float:
+        """What the Gramian costs, in backwards; with the one that is left to do, if one is."""
+        if self._parts is None:
+            return self.rows_cost
+        found = [*self._parts.layers.values()]
+        return 1 + (factored_passes(found, len(self.names)) if found else self.rows_cost)
+
     def _say(self, parts: Parts) -> None:
-        """How the Gramian is computed, and what that costs."""
+        """How the Gramian is computed."""
         blocks = len(parts.blocks)
         if blocks > 1:
             self.reason = f"gradients too large to hold: {blocks} blocks, one after another"
         if parts.layers:
             self.route = "factors"
-            found = [*parts.layers.values()]
-            self.passes += factored_passes(found, len(self.names)) - self.rows_cost
 
     def gram(self, rows: Tensor, *, spread: bool = False) -> Tensor:
         """J Jᵀ of rows of gradients, in the metric of the optimizer where there is one.

@@ -114,14 +114,14 @@ class ProductsMethod(GramianMethod):
     def _why_exact(self, evidence: Evidence) -> str:
         """Why this step is not solved by products; empty if it is."""
         if not self._pays(evidence, self.fewest):
-            return f"products cost no less than {evidence.rows_cost:g} backwards"
+            return f"products cost no less than {evidence.gramian_cost:.3g} backwards"
         if self.pause > 0:
-            return f"products were dearer than {self.objectives} backwards of late"
+            return f"products were dearer than {evidence.gramian_cost:.3g} backwards of late"
         return "" if self.guess.any() else "no step yet that products could start from"
 
     def _pays(self, evidence: Evidence, products: int) -> bool:
-        """Whether so many products cost less than all gradients."""
-        return products * evidence.product_cost + self.backwards_left < evidence.rows_cost
+        """Whether so many products cost less than the Gramian."""
+        return products * evidence.product_cost + self.backwards_left < evidence.gramian_cost
 
     def _asked(self, evidence: Evidence) -> Asked:
         """Products of this step's gradients."""
