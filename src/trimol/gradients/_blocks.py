@@ -111,13 +111,8 @@ def _pulled(part: Block, cotangents: Cotangents) -> Sequence[Tensor | None]:
         return [None] * len(part.params)
     tops, given = zip(*arrived, strict=True)
     inputs: list[Any] = [*part.params, *leaving]
-    # What arrives at an edge that is asked for itself: torch does not pass a graph of no nodes.
-    known = {at: g for at, x in enumerate(inputs) for edge, g in arrived if x == edge}
-    sought = [x for at, x in enumerate(inputs) if at not in known]
     with explained():
-        passed = torch.autograd.grad(tops, sought, given, retain_graph=True, allow_unused=True)
-    rest = iter(passed)
-    found = [known[at] if at in known else next(rest) for at in range(len(inputs))]
+        found = torch.autograd.grad(tops, inputs, given, retain_graph=True, allow_unused=True)
     for edge, gradient in zip(leaving, found[len(part.params) :], strict=True):
         if gradient is not None:
             cotangents[_key(edge)] = gradient

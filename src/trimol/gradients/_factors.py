@@ -26,7 +26,7 @@ from trimol.maths._numerics import float64
 # For a node's name: which of its inputs is the weight, and where it keeps x.
 _LAYERS = {"AddmmBackward0": (2, "_saved_mat1"), "MmBackward0": (1, "_saved_self")}
 # In multiplications of float32: what it takes to write an entry of a gradient and to read it again,
-# and a multiplication in float64 (measured: benchmarks/factors.py).
+# and a multiplication in float64 (measured: `benchmarks/step_cost.py`, the wide MLPs).
 TOUCHED, WIDE = 100, 4
 # Of fewer parameters, gradients are made in the cache.
 SMALLEST = 2**17
@@ -83,7 +83,7 @@ def layers(graph: Graph, *, held: bool) -> dict[int, Layer]:
 
     None where that would not pay: decided by sizes alone, so that a resumed run finds the same.
     And none where several processes would have to join the gradients, where a hook may sit on what
-    a layer makes, and where saved tensors are computed again.
+    a layer makes, where saved tensors are computed again, and on accelerators.
 
     Args:
         graph: Of the losses.
@@ -93,6 +93,8 @@ def layers(graph: Graph, *, held: bool) -> dict[int, Layer]:
     if entries < SMALLEST or reduce.is_distributed() or graph.is_wrapped:
         return {}
     if graph.is_separate or hooks.possible(graph) or graph.recomputes:
+        return {}
+    if graph.losses.device.type != "cpu":  # what float64 costs elsewhere was not measured
         return {}
     found = [own for own in _linear(graph) if own.factored(count) < own.direct(count)]
     if sum(width_of(own.weight) for own in found) < MOST * entries:
