@@ -204,6 +204,14 @@ def test_a_run_says_where_its_weights_hardly_moved(method: str, last: float, sai
     assert ("λ stayed within 1 % of its start: in effect, weights that do not" in lines) is said
 
 
+def test_a_comparison_says_whose_weights_hardly_moved() -> None:
+    runs = {"static": [moving("static", 0.5)], "modo": [moving("modo", 0.5)] * 2}
+    runs["mgda"] = [moving("mgda", 0.5), moving("mgda", 0.7)]
+    (line,) = findings.unmoved(Comparison("digits", runs, []))
+    assert line.startswith("λ stayed within 1 % of its start in every run of modo: in effect")
+    assert findings.unmoved(Comparison("digits", {"mgda": runs["mgda"]}, [])) == []
+
+
 @pytest.mark.parametrize("order", [("static", "modo", "mgda"), ("modo", "mgda", "static")])
 def test_the_verdict_is_beside_static_whatever_comes_first(order: tuple[str, ...]) -> None:
     """As the headline of a report, which does not know what was typed first."""

@@ -92,6 +92,16 @@ def test_gradients_that_cancel_are_on_the_front():
     assert "7 % of their length" in reason
 
 
+def test_a_front_that_is_not_certain_is_not_called_so():
+    """The bound counts: of 0 to 0.6 nobody may read that the gradients cancel to 0 %."""
+    found = moment(9, cosine=-0.99)
+    loose = replace(found, plain=replace(found.plain, opt=Bracket(0.0, 0.1, 0.0, 0.6)))
+    regime_, reason = judge([loose], CALM)
+    assert regime_ == "stationary"
+    assert "to 0 % of their length, as far as the samples tell (at most 60 %)" in reason
+    assert "as far as" not in judge([found], CALM)[1]
+
+
 def test_a_conflict_on_the_way_goes_before_the_front_at_the_end():
     way = moment(5, cosine=-0.6)
     assert regime(moment(0), way, moment(9, cosine=-0.99)) == "direction"

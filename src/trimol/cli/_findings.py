@@ -5,6 +5,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from trimol.report._numbers import interval, number
+from trimol.report._runs import still
 from trimol.runs._sentences import compared as said
 from trimol.runs.comparison import (
     DEFINITION,
@@ -54,6 +55,11 @@ def verdict(compared: Comparison) -> list[str]:
     """What the rule of `trimol.runs.verdict` says, as the headline of a report does."""
     finished = _finished(compared)
     return said(*judge_runs(finished)) if len(finished) > 1 else []
+
+
+def unmoved(compared: Comparison) -> list[str]:
+    """Which methods were static weighting in effect."""
+    return still(compared.runs)
 
 
 def caution(compared: Comparison) -> list[str]:

@@ -216,7 +216,7 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
     table = tables.grid(findings.rows_of_seeds(rows), marked)
     console.print(tables.draw(table, console.width))
     console.print(_setting(comparison, options, steps, marked=bool(marked)))
-    for line in findings.verdict(comparison):
+    for line in (*findings.verdict(comparison), *findings.unmoved(comparison)):
         console.print(f"\n{fill(line, console.width)}")
     told = findings.sentences(comparison)
     _list(console, "Differences, run by run:", told and [*told, *findings.caution(comparison)])

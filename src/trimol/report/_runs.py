@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trimol import methods
-from trimol.report._numbers import short
+from trimol.report._numbers import listed, short
 from trimol.runs.config import RunConfig
 from trimol.runs.store import StoredRun
 from trimol.training.records import HARDLY
@@ -112,6 +112,17 @@ def differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     flat = [flattened(config) for config in configs]
     names = dict.fromkeys(name for config in flat for name in config)
     return [name for name in names if len({_text(config.get(name)) for config in flat}) > 1]
+
+
+def still(runs: Mapping[str, Sequence[StoredRun]]) -> list[str]:
+    """Whose λ hardly moved in any run, in words: what is compared there is static weighting."""
+    labels = [label for label, own in runs.items() if own and all(map(unmoved, own))]
+    if not labels:
+        return []
+    return [
+        f"λ stayed within 1 % of its start in every run of {listed(labels)}: in effect, weights "
+        "that do not change."
+    ]
 
 
 def flattened(config: Mapping[str, Any]) -> dict[str, Any]:

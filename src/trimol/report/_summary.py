@@ -16,7 +16,7 @@ from trimol.report._numbers import (
     shortened,
     unit,
 )
-from trimol.report._runs import Comparison, Setting, columns, flattened, last, unmoved
+from trimol.report._runs import Comparison, Setting, columns, flattened, last, still
 from trimol.report._triangle import AXES, Triangle
 from trimol.runs._diagnosis_file import FILE as DIAGNOSIS
 from trimol.runs._sentences import compared
@@ -40,7 +40,11 @@ class Table:
 
 def headline(comparison: Comparison) -> tuple[str, ...]:
     """What was compared, what differs beyond noise, and whose λ did not move."""
-    return (_compared(comparison), *_found(comparison), *_unmoved(comparison))
+    return (
+        _compared(comparison),
+        *_found(comparison),
+        *still({s.label: s.runs for s in comparison.settings}),
+    )
 
 
 def final(comparison: Comparison) -> Table:
@@ -182,17 +186,6 @@ def _judged_already(run: StoredRun) -> bool:
     """Whether it is a final run of a diagnosis: in runs/METHOD/SETTING/seed-N of its folder."""
     above = run.path.resolve().parents
     return len(above) > 3 and (above[3] / DIAGNOSIS).exists()
-
-
-def _unmoved(comparison: Comparison) -> list[str]:
-    """Where λ hardly moved in any run: what is compared there is static weighting."""
-    labels = [s.label for s in comparison.settings if s.runs and all(map(unmoved, s.runs))]
-    if not labels:
-        return []
-    return [
-        f"λ stayed within 1 % of its start in every run of {listed(labels)}: in effect, weights "
-        "that do not change."
-    ]
 
 
 def _in_one_unit(column: Sequence[Sequence[float]]) -> tuple[int, list[str]]:

@@ -186,7 +186,10 @@ def _front(found: Geometry) -> str:
     lengths = sum(share * found.norms[name].value for name, share in found.min_norm.items())
     if not _opposed(found) or found.opt.value > CANCEL * lengths:
         return ""
-    return f"the gradients cancel, to {percent(found.opt.value / lengths)} of their length"
+    left = f"to {percent(found.opt.value / lengths)} of their length"
+    if found.opt.high > CANCEL * lengths:  # the samples are too few to be sure
+        left += f", as far as the samples tell (at most {percent(found.opt.high / lengths)})"
+    return f"the gradients cancel, {left}"
 
 
 def _drowned(found: Geometry) -> tuple[str, str] | None:

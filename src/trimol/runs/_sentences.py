@@ -19,7 +19,7 @@ _ADVICE = {
     "scales": "Rescale the losses, or tune static weights, before any method",
     "direction": "Gradients oppose each other, so that a method may help: only a trial can tell",
     "noise": "Conflict is not larger than the noise of the batches: larger batches come first",
-    "stationary": "Training is at rest: no small step lowers all losses, whatever weighs them",
+    "stationary": "Training seems at rest: no small step lowers all losses, whatever weighs them",
 }
 
 

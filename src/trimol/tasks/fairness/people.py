@@ -124,6 +124,7 @@ class Adult(People):
     """
 
     name: ClassVar[str] = "adult"
+    batch_size: int = 1024
     groups: ClassVar[tuple[str, ...]] = ("sex", "race")
     official: ClassVar[bool] = True
 
@@ -163,6 +164,7 @@ class Compas(People):
     """
 
     name: ClassVar[str] = "compas"
+    batch_size: int = 1024
     groups: ClassVar[tuple[str, ...]] = ("sex", "race")
 
     def table(self) -> Columns:
@@ -195,6 +197,7 @@ class German(People):
     """
 
     name: ClassVar[str] = "german"
+    batch_size: int = 512
     groups: ClassVar[tuple[str, ...]] = ("sex", "age")
 
     def table(self) -> Columns:
@@ -226,6 +229,7 @@ class Credit(People):
     """
 
     name: ClassVar[str] = "credit"
+    batch_size: int = 1024
 
     def table(self) -> Columns:
         """All rows."""
