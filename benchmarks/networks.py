@@ -89,8 +89,7 @@ TRUNKS: dict[str, tuple[Callable[[], nn.Module], int, tuple[int, ...], int]] = {
 }
 # Layers with more inputs than a step has samples.
 WIDE: dict[str, tuple[Callable[[], nn.Module], int, tuple[int, ...], int]] = {
-    f"wide mlp, {samples} samples": (_wide_mlp, 1024, (1024,), samples)
-    for samples in (16, 64, 256)
+    f"wide mlp, {samples} samples": (_wide_mlp, 1024, (1024,), samples) for samples in (16, 64, 256)
 }
 # The same of networks so small that much of a step goes into calling operators.
 SMALL: dict[str, tuple[Callable[[], nn.Module], int, tuple[int, ...], int]] = {
