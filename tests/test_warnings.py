@@ -1,5 +1,6 @@
 """Where a warning points: at the line of the user's that led to it."""
 
+import re
 import warnings
 from pathlib import Path
 
@@ -65,13 +66,11 @@ def test_who_hears_warnings_is_the_last_to_listen():
 def test_a_command_says_a_warning_in_one_line_and_once(
     jobs: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of six runs of two methods, in this process and in others: a line for each method."""
+    """Of six runs of two methods, in this process and in others: a line for the first of them."""
     file = tmp_path / "silent.py"
     file.write_text(SILENT)
     asked = f"compare {file}:Silent --methods static,mgda,upgrad --seeds 3 --steps 2 --jobs {jobs}"
     assert main([*asked.split(), "--batch-size", "4", "--out", str(tmp_path / "out")]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if "warning:" in line.lower()]
-    assert sorted(line[:42] for line in said) == [
-        "trimol: warning: MGDA: the loss of objecti",
-        "trimol: warning: UPGrad: the loss of objec",
-    ]
+    (line,) = said
+    assert re.match("trimol: warning: (MGDA|UPGrad): the loss of objective ", line)

@@ -24,6 +24,7 @@ from trimol.errors import Errors
 from trimol.errors._fulldata import FullData, NotFinite
 from trimol.errors._inputs import check_rho, checked_weights
 from trimol.errors._measure import from_means
+from trimol.gradients._backward import pulled
 from trimol.gradients._presence import silence
 from trimol.gradients._stacked import StackedEvidence, jacobians
 from trimol.methods._replicated import Jacobians
@@ -516,8 +517,7 @@ def _slopes(losses: Tensor, params: Sequence[Tensor]) -> list[Tensor]:
     """The gradient of the sum of losses; zeros where there is none."""
     if not losses.requires_grad:
         return [torch.zeros_like(p) for p in params]
-    found = torch.autograd.grad(losses.sum(), params, allow_unused=True)
-    return [torch.zeros_like(p) if g is None else g for g, p in zip(found, params, strict=True)]
+    return pulled(losses.sum(), params, retain=False)
 
 
 def _alike(found: Tensor, expected: Tensor) -> bool:
