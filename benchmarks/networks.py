@@ -82,17 +82,18 @@ def _small_cnn() -> nn.Module:
 
 
 # Name → trunk, its output width, the shape of one input, samples per step.
-TRUNKS: dict[str, tuple[Callable[[], nn.Module], int, tuple[int, ...], int]] = {
+Trunks = dict[str, tuple[Callable[[], nn.Module], int, tuple[int, ...], int]]
+TRUNKS: Trunks = {
     "mlp": (_mlp, 512, (256,), 512),
     "cnn": (_cnn, 128, (3, 32, 32), 64),
     "transformer": (lambda: PooledEncoder(128, 3), 128, (32, 128), 64),
 }
 # Layers with more inputs than a step has samples.
-WIDE: dict[str, tuple[Callable[[], nn.Module], int, tuple[int, ...], int]] = {
+WIDE: Trunks = {
     f"wide mlp, {samples} samples": (_wide_mlp, 1024, (1024,), samples) for samples in (16, 64, 256)
 }
 # The same of networks so small that much of a step goes into calling operators.
-SMALL: dict[str, tuple[Callable[[], nn.Module], int, tuple[int, ...], int]] = {
+SMALL: Trunks = {
     "small mlp": (_small_mlp, 256, (64,), 128),
     "small cnn": (_small_cnn, 64, (1, 28, 28), 32),
     "small transformer": (lambda: PooledEncoder(64, 2), 64, (16, 64), 32),

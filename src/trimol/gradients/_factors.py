@@ -70,7 +70,8 @@ class Layer:
         count, rows = len(cotangents), len(self.inputs)
         kernel = float64(self.inputs.new_zeros(rows, rows))
         for piece in self.inputs.split(_width(rows), 1):
-            kernel.addmm_(float64(piece), float64(piece).T)
+            wide = float64(piece)
+            kernel.addmm_(wide, wide.T)
         total = float64(kernel.new_zeros(count, count))
         for pieces in zip(*(own.split(_width(count * rows), 1) for own in cotangents), strict=True):
             wide = float64(torch.stack(pieces))
@@ -92,9 +93,9 @@ def layers(graph: Graph, *, held: bool) -> dict[int, Layer]:
     count, entries = len(graph.losses), sum(map(width_of, graph.params))
     if entries < SMALLEST or reduce.is_distributed() or graph.is_wrapped:
         return {}
-    if graph.is_separate or hooks.possible(graph) or graph.recomputes:
-        return {}
     if graph.losses.device.type != "cpu":  # what float64 costs elsewhere was not measured
+        return {}
+    if graph.is_separate or hooks.possible(graph) or graph.recomputes:  # these look at every node
         return {}
     found = [own for own in _linear(graph) if own.factored(count) < own.direct(count)]
     if sum(width_of(own.weight) for own in found) < MOST * entries:
