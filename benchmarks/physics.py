@@ -16,10 +16,11 @@ every number of the start by about 1e-6 of itself, which shows how much of the r
 *equal-time*: the task ``burgers`` with its fixed points, full batches. A step of every method is
 timed beside one of plain training, in one process; each gets the steps that 5000 plain ones take
 (``--steps``). Both go on where they were stopped.
-Four step sizes, constant or with a cosine, and for static weighting three weightings, are tried
-with a seed of their own; the summed losses of held-out points choose. The number is the error after
-the last step, over ten seeds: nothing is picked on test. The settings of a method, and then its
-seeds, train together as replicas of one program.
+Three step sizes, constant or with a cosine, and for static weighting three weightings, are tried
+with a seed of their own, and larger or smaller steps while the best is at an end; the summed losses
+of held-out points choose. The number is the error after the last step, over ten seeds: nothing is
+picked on test. The settings of a small network, and then its seeds, train together as replicas of
+one program; those of a large one, where that is slower, one by one.
 """
 
 import argparse
@@ -54,7 +55,11 @@ COMPARED = (
     *("static", "config", "mconfig", "lra", "ntk", "softadapt", "relobralo"),
     *("famo", "gls", "upgrad", "mgda", "pcgrad", "cagrad"),
 )
-RATES, SEEDS, TUNED_ON = (1e-3, 3e-3, 1e-2, 3e-2), 10, 1000
+# All step sizes, and those that are tried first.
+LADDER = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+RATES, SEEDS, TUNED_ON = LADDER[4:7], 10, 1000
+# Up to so many points as replicas: at 200 five times as fast as one by one, at 2000 a fourth.
+REPLICATED = 500
 SCHEDULES = (None, "cosine")
 # Of the losses of the equation, the start and the walls.
 WEIGHTS = ((1.0, 1.0, 1.0), (0.1, 1.0, 1.0), (0.01, 1.0, 1.0))
@@ -200,10 +205,13 @@ def _optimizer(name: str, params: Iterable[nn.Parameter], lr: float) -> torch.op
 class Training:
     """Full batches of a task with fixed points, by one method."""
 
-    def __init__(self, task: burgers.Burgers, name: str, lr: float, seed: int) -> None:
+    def __init__(
+        self, task: burgers.Burgers, name: str, lr: float, seed: int, **options: Any
+    ) -> None:
         torch.manual_seed(seed)
-        self.task, self.model = task, task.model()
-        options: dict[str, Any] = {"draws": 1} if trimol.methods.get(name).draws > 1 else {}
+        self.task, self.model, self.lr = task, task.model(), lr
+        if trimol.methods.get(name).draws > 1:
+            options["draws"] = 1
         self.method = trimol.methods.get(name)(self.model.parameters(), 3, **options)
         self.optimizer = optimizer_of(name, self.model, lr)
         *points, _, own = task.data().train
@@ -219,9 +227,12 @@ class Training:
         self.method(losses).backward()
         self.optimizer.step()
 
-    def run(self, steps: int) -> "Training":
+    def run(self, steps: int, schedule: Any = None) -> "Training":
         """So many steps."""
-        for _ in range(steps):
+        share = decay(schedule, steps) or (lambda step: 1.0)
+        for step in range(steps):
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.lr * share(step)
             self.step()
         return self
 
@@ -301,11 +312,27 @@ def together(
     return [ends(task, replicas.module(number)) for number in range(len(seeds))]
 
 
-def settings_of(name: str) -> list[Row]:
+def apart(
+    task: burgers.Burgers, name: str, steps: int, seed: int, setting: Row
+) -> dict[str, float]:
+    """How one run ends."""
+    own = {key: value for key, value in setting.items() if key == "weights"}
+    training = Training(task, name, setting["lr"], seed, **own).run(steps, setting["schedule"])
+    return ends(task, training.model)
+
+
+def settings_of(name: str, rates: Sequence[float] = RATES) -> list[Row]:
     """What is tried."""
     weights: list[Row] = [{"weights": own} for own in WEIGHTS] if name == "static" else [{}]
-    tried = product(RATES, SCHEDULES, weights)
+    tried = product(rates, SCHEDULES, weights)
     return [{"lr": lr, "schedule": schedule, **own} for lr, schedule, own in tried]
+
+
+def beyond(rates: Sequence[float], best: float) -> list[float]:
+    """The next step size where the best is at an end; none where it is inside."""
+    place = LADDER.index(best)
+    near = {LADDER[n] for n in (place - 1, place + 1) if 0 <= n < len(LADDER)}
+    return sorted(near - set(rates))
 
 
 def _setting(row: Row) -> Row:
@@ -314,29 +341,50 @@ def _setting(row: Row) -> Row:
 
 def equal_time(kept: "Kept", names: Sequence[str], *, steps: int, seeds: int, task: Any) -> None:
     """All runs that are not kept yet: first the settings of a method, then its seeds."""
-    if kept.costs is None or set(names) - set(kept.costs):
-        kept.costs = costs(task, names, 15)
-        kept.write()
+    cost = kept.costs(task, names)
     for name in names:
-        long, tried = max(round(steps / kept.costs[name]), 1), settings_of(name)
-        kept.runs(task, "tuning", name, long, [TUNED_ON] * len(tried), tried)
-        tuned = kept.of(protocol="tuning", method=name)
-        best = min(tuned, key=lambda row: row["held out"] if row["held out"] >= 0 else np.inf)
-        chosen = _setting(best)
+        long = max(round(steps / cost[name]), 1)
+        chosen = tuned(kept, task, name, long)
         kept.runs(task, "equal-time", name, long, range(seeds), [chosen] * seeds)
+
+
+def tuned(kept: "Kept", task: Any, name: str, steps: int) -> Row:
+    """The setting that is best at held-out points; its step size has tried ones on both sides."""
+    tried: list[float] = []
+    more: Sequence[float] = RATES
+    while more:
+        settings = settings_of(name, more)
+        kept.runs(task, "tuning", name, steps, [TUNED_ON] * len(settings), settings)
+        tried += more
+        ended = kept.of(protocol="tuning", method=name, steps=steps, **size_of(task))
+        best = min(ended, key=lambda row: row["held out"] if row["held out"] >= 0 else np.inf)
+        more = beyond(tried, best["lr"])
+    return _setting(best)
+
+
+def size_of(task: Any) -> Row:
+    """What tells a study from a smaller one."""
+    return {key: getattr(task, key) for key in ("points", "width", "depth")}
 
 
 class Kept:
     """What was run, in a file, so that nothing is run twice."""
 
     def __init__(self, path: Path | None) -> None:
-        self.path, self.rows, self.costs, self.commands = path, list[Row](), None, list[str]()
+        self.path, self.rows, self.commands = path, list[Row](), list[str]()
         if path is not None and path.is_file():
             found = json.loads(path.read_text(encoding="utf-8"))
-            self.rows, self.costs = found["rows"], found["costs"]
-            self.commands = found["command"].split(" && ")
+            self.rows, self.commands = found["rows"], found["command"].split(" && ")
 
-    costs: dict[str, float] | None
+    def costs(self, task: Any, names: Sequence[str]) -> dict[str, float]:
+        """What a step costs at this size: measured once, beside plain training."""
+        of = {"protocol": "cost", **size_of(task)}
+        new = [name for name in names if not self.has(**of, method=name)]
+        if new:
+            ratios = costs(task, new, 15)
+            for name in new:
+                self.add({**of, "method": name, "cost": ratios[name]})
+        return {row["method"]: row["cost"] for row in self.of(**of)}
 
     def asked(self, options: argparse.Namespace) -> None:
         """Note the command, but for where it writes and which methods it runs."""
@@ -369,16 +417,19 @@ class Kept:
         settings: Sequence[Row],
     ) -> None:
         """Runs on the fixed points, unless they were done."""
-        of = {key: getattr(task, key) for key in ("points", "width", "depth")}
-        keys = [
-            {"protocol": protocol, "method": name, "seed": seed, "steps": steps, **of, **own}
-            for seed, own in zip(seeds, settings, strict=True)
-        ]
+        of = {"protocol": protocol, "method": name, "steps": steps, **size_of(task)}
+        keys = [{**of, "seed": seed, **own} for seed, own in zip(seeds, settings, strict=True)]
         left = [key for key in keys if not self.has(**_as_read(key))]
-        if left:
-            own = [_setting(key) for key in left]
-            found = together(task, name, steps, [key["seed"] for key in left], own)
-            for key, ended in zip(left, found, strict=True):
+        at_once = len(left) if task.points <= REPLICATED else 1
+        for first in range(0, len(left), max(at_once, 1)):
+            part = left[first : first + at_once]
+            own, started = [_setting(key) for key in part], [key["seed"] for key in part]
+            found = (
+                [apart(task, name, steps, started[0], own[0])]
+                if at_once == 1
+                else together(task, name, steps, started, own)
+            )
+            for key, ended in zip(part, found, strict=True):
                 self.add(_as_read({**key, **ended}))
 
     def add(self, row: Row) -> None:
@@ -394,7 +445,7 @@ class Kept:
         """To the file."""
         if self.path is None:
             return
-        result = {"study": "physics", "rows": self.rows, "costs": self.costs}
+        result: Row = {"study": "physics", "rows": self.rows}
         result |= {
             "command": " && ".join(self.commands),
             "created": now(),

@@ -74,24 +74,50 @@ def test_the_published_protocol_by_the_command(study, monkeypatch, tmp_path):
 def test_equal_time_by_the_command_and_after_a_kill(study, monkeypatch, tmp_path, capsys):
     path = tmp_path / "pinn.json"
     # As the published protocol leaves it: a row that is of no method.
-    kept = {"rows": [{"protocol": "reference", "MSE": 1e-4}], "costs": None, "command": "before"}
+    kept = {"rows": [{"protocol": "reference", "MSE": 1e-4}], "command": "before"}
     path.write_text(json.dumps(kept), encoding="utf-8")
     command = ["physics.py", "equal-time", "--quick", "--json", str(path)]
     monkeypatch.setattr("sys.argv", [*command, "--methods", "static", "mconfig"])
+    monkeypatch.setattr(study, "LADDER", study.RATES)
     study.main()
     found = json.loads(path.read_text(encoding="utf-8"))
-    assert len(found["rows"]) == 1 + 24 + 8 + 2 * 2  # settings of both, then seeds
+    assert len(found["rows"]) == 1 + 2 + 18 + 6 + 2 * 2  # costs, settings of both, then seeds
     capsys.readouterr()
     found["rows"] = found["rows"][:-3]  # as if it had been killed
     path.write_text(json.dumps(found), encoding="utf-8")
     study.main()
     assert len(capsys.readouterr().out.splitlines()) == 3
     again = json.loads(path.read_text(encoding="utf-8"))
-    long = {row["method"]: row["steps"] for row in again["rows"][1:]}
-    for name, steps in long.items():
-        assert steps == max(round(10 / again["costs"][name]), 1)
-    assert all(np.isfinite(row["MSE"]) for row in again["rows"])
+    costs = {row["method"]: row["cost"] for row in again["rows"] if "cost" in row}
+    runs = [row for row in again["rows"] if "steps" in row]
+    assert all(row["steps"] == max(round(10 / costs[row["method"]]), 1) for row in runs)
+    assert all(np.isfinite(row["MSE"]) for row in runs)
     assert again["rows"][0] == kept["rows"][0]
+
+
+def test_step_sizes_go_on_until_the_best_is_inside(study, monkeypatch):
+    """Scores that fall with the step size down to 1e-4; runs of another size are no guide."""
+    task = study.burgers.Burgers(points=40, conditions=8, held_out=10, width=6, depth=2)
+    kept = study.Kept(None)
+    other = {**study.size_of(task), "points": 41, "lr": 1e-1, "schedule": None, "held out": 0.0}
+    kept.rows.append({"protocol": "tuning", "method": "config", "steps": 5, **other})
+
+    def together(task, name, steps, seeds, settings):
+        return [{"held out": abs(own["lr"] - 1e-4)} for own in settings]
+
+    monkeypatch.setattr(study, "together", together)
+    assert study.tuned(kept, task, "config", 5)["lr"] == 1e-4
+    tried = sorted({row["lr"] for row in kept.rows[1:]})
+    assert tried == [3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2]
+
+
+def test_costs_of_another_size_are_not_taken(study, monkeypatch):
+    kept = study.Kept(None)
+    monkeypatch.setattr(study, "costs", lambda task, names, n: dict.fromkeys(names, task.points))
+    for points in (40, 41):
+        task = study.burgers.Burgers(points=points, width=6, depth=2)
+        assert kept.costs(task, ["static"]) == {"static": points}
+        assert kept.costs(task, ["static", "config"]) == {"static": points, "config": points}
 
 
 def test_a_step_is_the_tasks_own(study):
@@ -112,11 +138,12 @@ def test_a_step_is_the_tasks_own(study):
 @pytest.mark.parametrize("name", ["static", "config", "mconfig"])
 def test_runs_together_are_the_runs_apart(study, name):
     task = study.burgers.Burgers(points=40, conditions=8, held_out=10, width=6, depth=2)
-    settings = [{"lr": lr, "schedule": None} for lr in (1e-3, 3e-3)]
+    weights = {"weights": (0.1, 1.0, 1.0)} if name == "static" else {}
+    settings = [{"lr": 1e-3, "schedule": None}, {"lr": 3e-3, "schedule": "cosine"}]
+    settings = [own | weights for own in settings]
     found = study.together(task, name, 6, [3, 4], settings)
     for seed, own, ended in zip([3, 4], settings, found, strict=True):
-        alone = study.Training(task, name, own["lr"], seed).run(6)
-        assert ended == pytest.approx(study.ends(task, alone.model), rel=1e-3)
+        assert ended == pytest.approx(study.apart(task, name, 6, seed, own), rel=1e-3)
 
 
 def test_a_disturbed_start_is_near_the_start(study):
