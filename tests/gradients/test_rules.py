@@ -270,6 +270,36 @@ case("IndexBackward0", lambda x: x[torch.tensor([2, 0, 0])], (3, 4))
 case("IndexBackward0", lambda x: x[:, torch.tensor([[1, 0], [3, 3]])], (3, 4), title="second")
 case("IndexBackward0", lambda x: x[[0, 1], :, [2, 2]], (2, 3, 4), title="around a slice")
 case("IndexBackward0", lambda x: x[torch.eye(3, 4).bool()], (3, 4), title="mask")
+NODES = torch.tensor([2, 0, 2])  # one twice, one not at all
+PLACES = torch.tensor([[2, 0, 2, 1], [0, 0, 1, 1]])
+case("IndexSelectBackward0", lambda x: x.index_select(0, NODES), (3, 4))
+case("IndexSelectBackward0", lambda x: x.index_select(-1, NODES), (2, 4), title="last")
+case("GatherBackward0", lambda x: x.gather(0, PLACES), (3, 4))
+case("GatherBackward0", lambda x: x.gather(-1, PLACES), (2, 4), title="last")
+case("IndexAddBackward0", lambda x, y: x.index_add(0, NODES, y), (3, 4), (3, 4))
+case(
+    "IndexAddBackward0",
+    lambda x, y: (x * 1).index_add_(0, NODES, y),
+    (3, 4),
+    (3, 4),
+    title="in place",
+)
+case("IndexAddBackward0", lambda x, y: x.index_add(-1, NODES, y), (2, 4), (2, 3), title="last")
+case(
+    "IndexAddBackward0",
+    lambda x, y: x.index_add(0, NODES, y, alpha=-2),
+    (3, 4),
+    (3, 4),
+    title="alpha",
+)
+case("ScatterAddBackward0", lambda x, y: x.scatter_add(0, PLACES, y), (3, 4), (2, 4))
+case(
+    "ScatterAddBackward0",
+    lambda x, y: (x * 1).scatter_add_(-1, PLACES, y),
+    (3, 5),
+    (2, 4),
+    title="last, in place, fewer rows",
+)
 
 case("EmbeddingBackward0", lambda w: F.embedding(WORDS, w, sparse=True), (5, 3), title="sparse")
 case(

@@ -399,6 +399,22 @@ def _embedding(node: Any, weight: Tensor) -> Tensor:
     return rows
 
 
+def _index_add(node: Any, x: Tensor | None, source: Tensor | None) -> Tensor | None:
+    if source is None:
+        return x
+    own = source.new_zeros(_shape(node)) if x is None else x
+    return own.index_add(
+        signed(node._saved_dim), node._saved_index, source, alpha=node._saved_alpha
+    )
+
+
+def _scatter_add(node: Any, x: Tensor | None, source: Tensor | None) -> Tensor | None:
+    if source is None:
+        return x
+    own = source.new_zeros(_shape(node)) if x is None else x
+    return own.scatter_add(signed(node._saved_dim), node._saved_index, source)
+
+
 def _embedding_bag(node: Any, weight: Tensor | None, shares: Tensor | None) -> Tensor | None:
     """Σ sᵢ wᵢ over a bag is linear in the rows and in the shares; a maximum picks rows."""
     if node._saved_scale_grad_by_freq:  # torch divides by other counts than it says
@@ -689,6 +705,17 @@ RULES: dict[str, tuple[str, Rule]] = {
     "DivBackward2": ("other rounding_mode self", _div_rounded),
     **dict.fromkeys(FLAT, ("", lambda n, *_: None)),
     "IndexBackward0": ("indices", lambda n, x: _aten.index(x, n._saved_indices)),
+    # What graph networks pass messages with.
+    "IndexSelectBackward0": (
+        "dim index",
+        lambda n, x: x.index_select(signed(n._saved_dim), n._saved_index),
+    ),
+    "GatherBackward0": (
+        "dim index self sparse_grad",
+        lambda n, x: x.gather(signed(n._saved_dim), n._saved_index),
+    ),
+    "IndexAddBackward0": ("alpha dim index source source_dim", _index_add),
+    "ScatterAddBackward0": ("dim index", _scatter_add),
 }
 
 # One differentiable input, J = Jᵀ: element-wise functions, copies, softmax.

@@ -53,24 +53,29 @@ class SchNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """N × 2·width: sums over atoms (a tenth of them), and means."""
         there = x[..., 0] > 0
-        x = x[:, : int(there.sum(1).max())]  # no atoms that no molecule of the batch has
-        there = x[..., 0] > 0
-        heard, smooth = self._edges(x[..., 1:], there)
-        h = self.atoms(x[..., 0].long()) * there[..., None]
+        atoms, molecule = x[there], there.nonzero()[:, 0]
+        to, of, heard = self._neighbours(atoms[:, 1:], there)
+        h = self.atoms(atoms[:, 0].long())
         for block in self.blocks:
-            h = h + block(h, heard, smooth) * there[..., None]
-        total = h.sum(1)
+            h = h + block(h, to, of, heard)
+        total = h.new_zeros(len(x), h.shape[1]).index_add(0, molecule, h)
         return torch.cat([total / 10, total / there.sum(1, keepdim=True)], 1)
 
-    def _edges(self, place: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-        """e(d) of every pair, and c(d): 0 for an atom with itself and for what is no atom."""
-        apart = (place[:, :, None] - place[:, None]).square().sum(-1)
-        d = apart.clamp_min(1e-12).sqrt()
+    def _neighbours(self, place: Tensor, there: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Who hears whom, among the atoms of all molecules, and c(d) e(d) of each pair."""
+        number = (there.flatten().cumsum(0) - 1).view_as(there)
+        pairs = there[:, :, None] & there[:, None]
+        pairs &= ~torch.eye(there.shape[1], dtype=torch.bool, device=there.device)
+        molecule, i, j = pairs.nonzero(as_tuple=True)
+        to, of = number[molecule, i], number[molecule, j]
+        d = (place[to] - place[of]).square().sum(1).clamp_min(1e-12).sqrt()
+        near = d < self.cutoff
+        to, of, d = to[near], of[near], d[near, None]
+        smooth = (torch.cos(math.pi * d / self.cutoff) + 1) / 2
         step = self.cutoff / max(1, len(self.centres) - 1)
-        heard = torch.exp(-((d[..., None] - self.centres) / step).square() / 2)
-        near = there[:, :, None] & there[:, None] & (d < self.cutoff)
-        near = near & ~torch.eye(d.shape[1], dtype=torch.bool, device=d.device)
-        return heard, torch.where(near, (torch.cos(math.pi * d / self.cutoff) + 1) / 2, 0)
+        power = ((d - self.centres) / step).square() / 2
+        # Beyond eight widths it is rounding; and processors are slow with numbers like 1e-40.
+        return to, of, torch.where(power < 32, smooth * torch.exp(-power), 0)
 
 
 class _Block(nn.Module):
@@ -82,10 +87,10 @@ class _Block(nn.Module):
         self.spoken = nn.Linear(width, width, bias=False)
         self.after = nn.Sequential(nn.Linear(width, width), _Shifted(), nn.Linear(width, width))
 
-    def forward(self, h: Tensor, heard: Tensor, smooth: Tensor) -> Tensor:
-        weights = self.filters(heard) * smooth[..., None]
-        told: Tensor = self.after((weights * self.spoken(h)[:, None]).sum(2))
-        return told
+    def forward(self, h: Tensor, to: Tensor, of: Tensor, heard: Tensor) -> Tensor:
+        told = self.filters(heard) * self.spoken(h).index_select(0, of)
+        after: Tensor = self.after(torch.zeros_like(h).index_add(0, to, told))
+        return after
 
 
 class _Shifted(nn.Module):
