@@ -2,6 +2,7 @@
 
 import io
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,17 @@ def test_a_summary_says_what_became_of_the_run() -> None:
     assert "R_opt  2  how much all losses could still fall together" in said
     assert "Conflict: the gradients of 1 of 2 pairs of losses have a negative cosine." in said
     assert "R_pop" not in said  # it was not measured
+
+
+@pytest.mark.parametrize(
+    ("spent", "said"), [(40.0, "Measuring on all data took 1 min 20 s of 2 min"), (29.0, "")]
+)
+def test_measuring_that_takes_most_of_the_time_is_said(spent: float, said: str) -> None:
+    took = {"seconds": 60.0, "measuring": spent}
+    runs = [replace(made_up("modo", seed, fit=1.0, opt=2.0), summary=took) for seed in (0, 1)]
+    assert summary.measuring(runs).startswith(said)
+    assert bool(summary.measuring(runs)) == bool(said)
+    assert not summary.measuring([replace(runs[0], summary={"seconds": 0.1, "measuring": 0.1})])
 
 
 ROWS = [

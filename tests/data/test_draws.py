@@ -341,6 +341,17 @@ def test_pairs_are_two_draws() -> None:
     assert pairs(loader).loader is loader
 
 
+def test_batches_that_are_all_too_short_are_warned_of_once_and_a_rest_is_not() -> None:
+    ones = pairs(list(torch.arange(5).split(1)))
+    with pytest.warns(RuntimeWarning, match="batches of 1 cannot be split into 2 draws") as said:
+        for _ in (*ones, *ones):
+            pass
+    assert len(said) == 1
+    assert said[0].filename == __file__
+    epochs = [torch.arange(2), torch.arange(1)] * 3  # warnings are errors here
+    assert len(list(pairs(epochs))) == 6
+
+
 def test_a_last_batch_that_is_too_short_comes_whole_for_every_draw() -> None:
     data = TensorDataset(torch.arange(9))
     told = []

@@ -1,6 +1,6 @@
 """What has become of a run, for a reader with ten seconds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from trimol.cli._tables import plain_table
@@ -25,6 +25,7 @@ UNMOVED = (
     "λ stayed within 1 % of its start: in effect, weights that do not change. If the method has a "
     "step size for λ, it is too small for losses of this size."
 )
+LONG = 30.0  # seconds of measuring, of which a reader may want to save some
 _KINDS = ("loss", "test_loss", "weight", "avoiding")
 
 
@@ -117,6 +118,18 @@ def headline(run: "StoredRun") -> str:
     )
 
 
+def measuring(runs: Iterable["StoredRun"]) -> str:
+    """How to spend less on measuring, where that took most of a long time; empty elsewhere."""
+    took = [run.summary for run in runs if run.summary]
+    spent, total = (sum(own.get(name, 0.0) for own in took) for name in ("measuring", "seconds"))
+    if spent < LONG or 2 * spent < total:
+        return ""
+    return (
+        f"Measuring on all data took {duration(spent)} of {duration(total)}: a larger "
+        "--measure-every, or 0 for the end alone, is faster."
+    )
+
+
 def render(run: "StoredRun") -> list["RenderableType"]:
     """The summary, ready to be printed by rich."""
     from rich.padding import Padding
@@ -142,6 +155,8 @@ def render(run: "StoredRun") -> list["RenderableType"]:
         parts.append(Text(warning, style="yellow"))
     elif reason := rising(first, record):
         parts.append(Padding(Text(reason), (0, 0, 0, 2)))
+    if spent := measuring([run]):
+        parts.append(Text(spent))
     return parts
 
 

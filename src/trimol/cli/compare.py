@@ -208,6 +208,7 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
     from trimol.cli import _findings as findings
     from trimol.cli import _step_lengths as step_lengths
     from trimol.cli import _tables as tables
+    from trimol.cli._outcome import measuring
     from trimol.report._step_effects import step_effects
     from trimol.runs import summarise
 
@@ -231,6 +232,8 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
     if few := findings.few_seeds(rows):
         console.print(f"{few}\n")
     console.print(f"{HOW_TO_READ}\n")
+    if spent := measuring(run for runs in comparison.runs.values() for run in runs):
+        console.print(f"{fill(spent, console.width)}\n")
     console.print(f"Saved in {out}. Next: trimol report {out}", soft_wrap=True)
 
 

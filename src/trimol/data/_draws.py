@@ -26,6 +26,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from trimol._checks import whole_number
 from trimol._failures import BadType, BadValue
+from trimol._warnings import warn
 
 Batch = TypeVar("Batch")
 
@@ -100,13 +101,27 @@ class Draws(Generic[Batch]):
             raise BadType(f"loader must be an iterable of batches (a DataLoader), found {kind}")
         self.loader = loader
         self.k = whole_number("k", k, least=1)
+        self._has_warned = False
 
     def __iter__(self) -> Iterator[tuple[Batch, ...]]:
+        short_in_a_row = 0
         try:
             for batch in self.loader:
-                yield dealt(batch, self.k)
+                parts = dealt(batch, self.k)
+                short_in_a_row = short_in_a_row + 1 if _last.is_short else 0
+                if short_in_a_row == 2:  # one may be the rest of an epoch
+                    self._warn_of_short(batch)
+                yield parts
         finally:
             _last.is_short = False
+
+    def _warn_of_short(self, batch: Batch) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            warn(
+                f"batches of {batch_size(batch)} cannot be split into {self.k} draws, so that the "
+                f"weights stay as they are: let the loader's batch_size be {self.k} or more"
+            )
 
     def __len__(self) -> int:
         if not isinstance(self.loader, Sized):
