@@ -81,7 +81,8 @@ def test_equal_time_by_the_command_and_after_a_kill(study, monkeypatch, tmp_path
     monkeypatch.setattr(study, "LADDER", study.RATES)
     study.main()
     found = json.loads(path.read_text(encoding="utf-8"))
-    assert len(found["rows"]) == 1 + 2 + 18 + 6 + 2 * 2  # costs, settings of both, then seeds
+    # Costs, the settings of both and the best of them again, then seeds.
+    assert len(found["rows"]) == 1 + 2 + 18 + 6 + 2 * 4 + 2 * 2
     capsys.readouterr()
     found["rows"] = found["rows"][:-3]  # as if it had been killed
     path.write_text(json.dumps(found), encoding="utf-8")
@@ -109,6 +110,36 @@ def test_step_sizes_go_on_until_the_best_is_inside(study, monkeypatch):
     assert study.tuned(kept, task, "config", 5)["lr"] == 1e-4
     tried = sorted({row["lr"] for row in kept.rows[1:]})
     assert tried == [3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2]
+    assert len([row for row in kept.rows if row.get("seed") in study.AGAIN]) == 4
+
+
+def test_luck_with_one_seed_does_not_choose(study, monkeypatch):
+    """A constant step size is best with the first seed, and far worse with the others."""
+    task = study.burgers.Burgers(points=40, conditions=8, held_out=10, width=6, depth=2)
+
+    def together(task, name, steps, seeds, settings):
+        first = [seed == study.TUNED_ON for seed in seeds]
+        left = {
+            (None, True): 0.1,
+            (None, False): 1.0,
+            ("cosine", True): 0.2,
+            ("cosine", False): 0.2,
+        }
+        return [
+            {"held out": left[own["schedule"], at] + abs(own["lr"] - 3e-3)}
+            for own, at in zip(settings, first, strict=True)
+        ]
+
+    monkeypatch.setattr(study, "together", together)
+    monkeypatch.setattr(study, "RATES", (1e-3, 3e-3, 1e-2))
+    monkeypatch.setattr(study, "FINALISTS", 6)
+    kept = study.Kept(None)
+    chosen = study.tuned(kept, task, "config", 5)
+    assert chosen == {"lr": 3e-3, "schedule": "cosine"}
+    of = {"protocol": "equal-time", "method": "config"}
+    kept.rows += [{**of, **chosen}, {**of, "lr": 1e-3, "schedule": None}]
+    kept.drop(chosen, **of)
+    assert kept.of(**of) == [{**of, **chosen}]
 
 
 def test_costs_of_another_size_are_not_taken(study, monkeypatch):
