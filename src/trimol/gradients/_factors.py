@@ -1,4 +1,4 @@
-r"""Gramians of large linear layers without the gradients of their weights.
+r"""Gramians and products of large linear layers without the gradients of their weights.
 
 Of y = x Wᵀ, with N rows x, the gradient of loss m is D_mᵀ x, where D_m is that of y. The inner
 product of two of them needs neither,
@@ -8,6 +8,10 @@ product of two of them needs neither,
 and x xᵀ is N × N. Where a batch has far fewer rows than the layer has inputs, that is less work,
 and much less memory, than M gradients of the size of W: the backwards skip them, and the one of the
 final weights is left to the user's ``backward()``. Multiplied and summed in float64.
+
+Nor does the derivative of another batch's y₁ = x₁ Wᵀ along such a gradient, that of `product`:
+
+.. math:: x_1 (D^⊤ x)^⊤ = (x_1 x^⊤)\, D.
 """
 
 from collections.abc import Sequence
@@ -30,6 +34,8 @@ _LAYERS = {"AddmmBackward0": (2, "_saved_mat1"), "MmBackward0": (1, "_saved_self
 TOUCHED, WIDE = 100, 4
 # Of fewer parameters, gradients are made in the cache.
 SMALLEST = 2**17
+# A product leaves out the gradients of layers of so many entries.
+FEWEST = 2**14
 # So many of the parameters must be in such layers: what a backward of others takes is not known.
 MOST = 0.95
 # So many entries are widened at a time: 2 MB of float64.
@@ -65,6 +71,10 @@ class Layer:
         """What a backward through it costs."""
         return width_of(self.weight) * (2 * len(self.inputs) + TOUCHED)
 
+    def moved(self, other: "Layer", cotangent: Tensor) -> Tensor:
+        """How what it makes moves along the gradient of its weight on another batch."""
+        return self.inputs @ other.inputs.T @ cotangent
+
     def gramian(self, cotangents: Sequence[Tensor]) -> Tensor:
         """The inner products of its weight's gradients, from those of what it made, N × out."""
         count, rows = len(cotangents), len(self.inputs)
@@ -91,11 +101,7 @@ def layers(graph: Graph, *, held: bool) -> dict[int, Layer]:
         held: Whether all gradients would else be held, and no backward be left to do.
     """
     count, entries = len(graph.losses), sum(map(width_of, graph.params))
-    if entries < SMALLEST or reduce.is_distributed() or graph.is_wrapped:
-        return {}
-    if graph.losses.device.type != "cpu":  # what float64 costs elsewhere was not measured
-        return {}
-    if graph.is_separate or hooks.possible(graph) or graph.recomputes:  # these look at every node
+    if entries < SMALLEST or not _allows(graph) or graph.is_separate:
         return {}
     found = [own for own in _linear(graph) if own.factored(count) < own.direct(count)]
     if sum(width_of(own.weight) for own in found) < MOST * entries:
@@ -104,6 +110,54 @@ def layers(graph: Graph, *, held: bool) -> dict[int, Layer]:
     if held and saved <= sum(own.once for own in found):
         return {}
     return {id(own.weight): own for own in found}
+
+
+def common(first: Graph, second: Graph) -> list[tuple[Layer, Layer]]:
+    """The layers of two batches whose gradients on the second need not be made for a product.
+
+    Where that pays, and is possible, as for `layers`: each layer on its own.
+    """
+    if sum(map(width_of, second.params)) < SMALLEST or first.plan.python:
+        return []
+    if not all(_allows(graph) for graph in {first, second}):
+        return []
+    others = {id(own.weight): own for own in _linear(second)}
+    pairs = [(own, others[id(own.weight)]) for own in _linear(first) if id(own.weight) in others]
+    return [(one, two) for one, two in pairs if _pays(one, two)]
+
+
+def saved(pairs: Sequence[tuple[Layer, Layer]], params: Sequence[Tensor]) -> float:
+    """What these layers save of a product, in backwards: of all layers one, if factors were free.
+
+    Half of the backward is the gradients of weights, and half of the tangent pass their use.
+    """
+    own = 0.0
+    for one, two in pairs:
+        factored, direct = _multiplications(one, two)
+        own += width_of(two.weight) * max(1 - factored / direct, 0.0)
+    return own / sum(map(width_of, params))
+
+
+def _multiplications(one: Layer, two: Layer) -> tuple[int, int]:
+    """Of (x₁xᵀ)D; and of Dᵀx and x₁ times that."""
+    (rows, inputs), (others, _) = two.inputs.shape, one.inputs.shape
+    entries = width_of(two.weight)
+    return others * rows * (inputs + entries // inputs), entries * (others + rows)
+
+
+def _pays(one: Layer, two: Layer) -> bool:
+    """Whether factors are less work, what is written and read again counted."""
+    factored, direct = _multiplications(one, two)
+    entries = width_of(two.weight)
+    return entries >= FEWEST and factored < direct + entries * TOUCHED
+
+
+def _allows(graph: Graph) -> bool:
+    """Whether gradients of layers may be left out; what looks at every node comes last."""
+    # What float64 costs on accelerators was not measured.
+    if reduce.is_distributed() or graph.is_wrapped or graph.losses.device.type != "cpu":
+        return False
+    return not hooks.possible(graph) and not graph.recomputes
 
 
 def passes(found: Sequence[Layer], losses: int) -> float:

@@ -28,6 +28,7 @@ from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import dense, gradient, inner, norm, pulled
+from trimol.gradients._factors import Layer, common
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._params import checked, trainable
 from trimol.gradients._rules import Unsupported
@@ -101,9 +102,31 @@ def product(
         )
     graph, other = record(one, live), record(two, live)
     with graph.apart(), other.apart():
-        vector = other.joined(gradient(two, other.params, weights))
-        local = directional(graph, vector, route)
+        pairs = common(graph, other) if route in (None, "tangents") else []
+        local = by_factors(graph, other, pairs, weights) if pairs else None
+        if local is None:
+            vector = other.joined(gradient(two, other.params, weights))
+            local = directional(graph, vector, route)
     return reduce.mean_small(local.values)
+
+
+def by_factors(
+    first: Graph, second: Graph, pairs: Sequence[tuple[Layer, Layer]], weights: Tensor
+) -> Directional | None:
+    """Gᵀ(G2 λ), of which the gradients of these layers are not made; None where that is refused."""
+    skipped = {id(two.weight) for _, two in pairs}
+    rest = [p for p in second.params if id(p) not in skipped]
+    ends = [two.edge for _, two in pairs]
+    found = pulled(second.losses, [*rest, *ends], weights.to(second.losses))
+    own = {id(p): gradient for p, gradient in zip(rest, found, strict=False)}
+    made = {
+        one.edge.node: one.moved(two, cotangent)
+        for (one, two), cotangent in zip(pairs, found[len(rest) :], strict=True)
+    }
+    try:
+        return Directional(push(first, [own.get(id(p)) for p in first.params], made), "tangents")
+    except Unsupported:
+        return None
 
 
 def directional(graph: Graph, vector: Sequence[Tensor], route: Route | None = None) -> Directional:

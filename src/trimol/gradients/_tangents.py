@@ -9,10 +9,12 @@ layer, whatever the number of losses, and no new graph is recorded.
 `trimol.gradients._rules` says how a single node's Jacobian is applied.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import Node
 
 from trimol.gradients._autocast import no_autocast
 from trimol.gradients._checkpoints import within_a_backward
@@ -20,17 +22,26 @@ from trimol.gradients._graph import Graph
 from trimol.gradients._rules import Tangents, carry
 
 
-def push(graph: Graph, vectors: Sequence[Tensor]) -> Tensor:
+def push(
+    graph: Graph,
+    vectors: Sequence[Tensor | None],
+    made: Mapping[Node, Tensor] = MappingProxyType({}),
+) -> Tensor:
     """Directional derivative of the graph's losses: Gᵀv with G = ∇F (one column a loss).
 
-    The direction v has one tensor for each of the graph's parameters. Raises `Unsupported` where a
-    node on the way cannot carry tangents.
+    The direction v has one tensor for each of the graph's parameters; None stands for zero, or for
+    what some nodes have ``made`` of it: the tangents of their first outputs. Raises `Unsupported`
+    where a node on the way cannot carry tangents.
     """
     seeds: dict[int, dict[int, Tensor]] = {}
     for place, (number, output) in graph.plan.entrances.items():
-        vector = vectors[place]
-        dtype = graph.params[place].dtype
-        seeds.setdefault(number, {})[output] = vector if vector.dtype == dtype else vector.to(dtype)
+        vector, dtype = vectors[place], graph.params[place].dtype
+        if vector is not None:
+            own = vector if vector.dtype == dtype else vector.to(dtype)
+            seeds.setdefault(number, {})[output] = own
+    if made:
+        numbers = {node: number for number, node in enumerate(graph.walked)}
+        seeds |= {numbers[node]: {0: tangent} for node, tangent in made.items()}
     if graph.recomputes:
         return within_a_backward(lambda: _carried(graph, seeds))
     return _carried(graph, seeds)

@@ -32,6 +32,7 @@ from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import dense, gradient, norm, pulled
 from trimol.gradients._checkpoints import check_repeatable, explained
 from trimol.gradients._delivery import AS_IT_IS, Delivery
+from trimol.gradients._factors import Layer, common, saved
 from trimol.gradients._factors import passes as factored_passes
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._guard import Guarding, guard
@@ -39,7 +40,7 @@ from trimol.gradients._lookups import looked_up, sparse
 from trimol.gradients._metric import Metric
 from trimol.gradients._params import checked, split, trainable, width_of
 from trimol.gradients._presence import Counts, Presence, checked_counts
-from trimol.gradients._product import directional
+from trimol.gradients._product import by_factors, directional
 from trimol.gradients._rows import (
     Parts,
     all_rows,
@@ -346,18 +347,29 @@ class Evidence:
         again = again or bool(self.graphs[place].compiled)
         retain = not keep_gradient or again or self.graphs[0].shares(self.graphs[place])
         with self.apart():
+            pairs = [] if keep_gradient else self._common
+            graphs = self.graphs[0], self.graphs[place]
+            local = by_factors(*graphs, pairs, weights) if pairs else None
             if not retain:
                 self.looked_up  # noqa: B018  (asked while the graph still tells)
-            own = gradient(second, self.params, weights, retain=retain)
-            vector = self.graphs[place].joined(own)
-            local = directional(self.graphs[0], self._in_metric(vector))
+            if local is None:
+                pairs = []
+                own = gradient(second, self.params, weights, retain=retain)
+                vector = self.graphs[place].joined(own)
+                local = directional(self.graphs[0], self._in_metric(vector))
         self.route, self.reason = local.route, local.reason
-        self.passes += self.product_cost / len(self.draws)
+        self.passes += (self.product_cost - saved(pairs, self.params)) / len(self.draws)
         if keep_gradient and place == 1:
             self._second_gradient = vector
         elif keep_gradient:
             self._pulled = weights, vector
         return self._noted("product", reduce.mean_small(local.values))
+
+    @functools.cached_property
+    def _common(self) -> list[tuple[Layer, Layer]]:
+        """The layers of the first two draws (or the only one) whose gradients a product skips."""
+        second = self.graphs[min(1, len(self.graphs) - 1)]
+        return common(self.graphs[0], second) if self.metric is None else []
 
     @functools.cached_property
     def _separate_rows(self) -> list[Tensor]:
