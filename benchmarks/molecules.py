@@ -17,7 +17,7 @@ The cost of a step is CPU time against the bare loop that sums the losses; all t
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -112,9 +112,9 @@ def plan(size: Size) -> TuningPlan:
 
 
 def table(outcome: Outcome) -> list[dict[str, Any]]:
-    """Mean and deviation over seeds of every metric and of Δm, by method."""
+    """Every metric and Δm by method: mean and deviation over seeds, and the seeds' own."""
     found: dict[tuple[str, str], list[float]] = {}
-    for row in outcome.seeds.iter_rows(named=True):
+    for row in outcome.seeds.sort("seed", maintain_order=True).iter_rows(named=True):
         if row["metric"] == DROP or row["metric"].endswith("MAE"):
             found.setdefault((row["method"], row["metric"]), []).append(row["value"])
     return [
@@ -124,6 +124,7 @@ def table(outcome: Outcome) -> list[dict[str, Any]]:
             "mean": fmean(values),
             "std": stdev(values) if len(values) > 1 else None,
             "n": len(values),
+            "values": values,
             "paper": None,
         }
         for (method, metric), values in found.items()
@@ -180,10 +181,13 @@ def main() -> None:
     ratios = costs(size, steps=given.steps, rounds=given.rounds)
     for name, ratio in ratios.items():
         print(f"{name:<10} {ratio:.2f} × plain", flush=True)
-    rows = [] if given.cost else table(compare_tuned(plan(size), given.work, jobs=given.jobs))
+    outcome = None if given.cost else compare_tuned(plan(size), given.work, jobs=given.jobs)
+    rows = [] if outcome is None else table(outcome)
     for row in (row for row in rows if row["metric"] == "Δm"):
         print(f"{row['method']:<10} Δm {row['mean']:+.1f} %")
-    found = {"study": "molecules", "rows": rows, "costs": ratios, "literature": LITERATURE}
+    chosen = {} if outcome is None else {name: asdict(c) for name, c in outcome.settings.items()}
+    found = {"study": "molecules", "rows": rows, "costs": ratios, "chosen": chosen}
+    found["literature"] = LITERATURE
     made = {"command": "python benchmarks/molecules.py", "created": now()}
     if given.json:
         files.write_json(given.json, {**found, **made, "environment": environment()})

@@ -28,6 +28,7 @@ import torch
 from networks import TRUNKS, WIDE, Problem, Shape, problem
 
 import trimol
+from trimol.gradients import _factors
 
 Step = Callable[[], None]
 
@@ -93,6 +94,20 @@ def bare_loop(p: Problem) -> Step:
     def step() -> None:
         for loss in p.losses().unbind():
             loss.backward(retain_graph=True)
+
+    return step
+
+
+def modo_by_gradients(p: Problem) -> Step:
+    """MoDo that makes the gradients of all layers, of wide ones, too: what factors save."""
+    modo = _modo()(p)
+
+    def step() -> None:
+        kept, _factors.SMALLEST = _factors.SMALLEST, sys.maxsize
+        try:
+            modo()
+        finally:
+            _factors.SMALLEST = kept
 
     return step
 
@@ -234,7 +249,7 @@ STEPPING = {
     "mgda, guarded, changed": _for_adam("mgda", guard=True, metric="gradient", conflict=True),
 }
 CORE = list(CONTESTANTS)
-CONTESTANTS |= FAMILY | DELIVERY | STEPPING
+CONTESTANTS |= FAMILY | DELIVERY | STEPPING | {"MoDo by gradients": modo_by_gradients}
 STEPS_PER_CALL = {"MoDo every=10": 10}
 # These register hooks at every step. trimol's engine sees that hooks were registered in the process
 # and checks that none changes its own graph, at the price of a backward: not in the same rounds.

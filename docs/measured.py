@@ -9,11 +9,16 @@ tables. A test holds the pages to the results.
 """
 
 import json
+import math
 import re
 import textwrap
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+from trimol.runs.comparison import Difference, judged_together
+from trimol.runs.statistics import Paired
 
 ROOT = Path(__file__).parents[1]
 UNIT = 1e-3
@@ -561,36 +566,89 @@ def _reference(found: dict[str, Any]) -> str:
     return "Not measured yet: `python benchmarks/physics.py published --reference FILE`."
 
 
-def _equal_time(found: dict[str, Any]) -> str:
+def _equal_time(found: dict[str, Any], points: int) -> str:
     """Errors after the last step at equal time, the best first; and how large u became."""
-    rows = [row for row in found["rows"] if row["protocol"] == "equal-time"]
+    of = [row for row in found["rows"] if row.get("points") == points]
+    rows = [row for row in of if row["protocol"] == "equal-time"]
     if not rows:
         return "Not measured yet: `python benchmarks/physics.py equal-time`."
+    costs = {row["method"]: row["cost"] for row in of if row["protocol"] == "cost"}
+    runs = {name: [row for row in rows if row["method"] == name] for name in _methods(rows)}
+    beside = _times(runs, "static")
     lines = []
-    for method in dict.fromkeys(row["method"] for row in rows):
-        own = [row for row in rows if row["method"] == method]
+    for method, own in runs.items():
         errors, sizes = ([row[key] for row in own] for key in ("MSE", "size"))
         setting = [f"{own[0]['lr']:g}", own[0].get("schedule"), _value(own[0].get("weights") or "")]
-        cells = [method, f"{found['costs'][method]:.2f}", str(own[0]["steps"])]
+        cells = [method, f"{costs[method]:.2f}", str(own[0]["steps"])]
         cells += [", ".join(part for part in setting if part), str(len(own))]
-        cells += [f"{fmean(errors):.4f}", *(f"{min(v):.2g}–{max(v):.2g}" for v in (errors, sizes))]
+        cells += [f"{fmean(errors):.2g}", f"{min(errors):.2g}–{max(errors):.2g}"]
+        cells += [beside.get(method, "1"), f"{min(sizes):.2g}–{max(sizes):.2g}"]
         lines.append((fmean(errors), cells))
-    head = ["method", "a step × plain", "steps", "chosen", "seeds", "MSE", "from–to", "size of u"]
+    head = ["method", "a step × plain", "steps", "chosen", "seeds", "MSE", "from–to"]
+    head += ["MSE ÷ static's", "size of u"]
     return _table(head, [cells for _, cells in sorted(lines)])
 
 
+def _methods(rows: list[Row]) -> list[str]:
+    return list(dict.fromkeys(row["method"] for row in rows))
+
+
+def _times(runs: dict[str, list[Row]], baseline: str) -> dict[str, str]:
+    """How many times the baseline's error, seed by seed, with its interval and what it says.
+
+    Of logarithms: errors lie decades apart, and one bad seed would decide a mean.
+    """
+    logs = {name: {row["seed"]: math.log(row["MSE"]) for row in own} for name, own in runs.items()}
+    pairs = []
+    for name in logs.keys() - {baseline}:
+        seeds = sorted(logs[name].keys() & logs[baseline].keys())
+        base, own = ([logs[who][seed] for seed in seeds] for who in (baseline, name))
+        pairs.append((name, "MSE", Paired(base, own)))
+    found = {}
+    for one in judged_together(baseline, pairs):
+        ends = [math.exp(one.mean + sign * (one.ci or math.inf)) for sign in (-1, 1)]
+        found[one.method] = f"{math.exp(one.mean):.2g} ({ends[0]:.2g}–{ends[1]:.2g}){_said(one)}"
+    return found
+
+
+def _said(one: Difference) -> str:
+    """What a difference of errors says, in view of all that were looked at."""
+    return "" if not one.clear else " **better**" if one.mean < 0 else " **worse**"
+
+
 def _molecules(found: dict[str, Any]) -> str:
-    """Mean absolute errors by property, Δm and the cost of a step."""
+    """Δm, the cost of a step and mean absolute errors by property; the literature's last."""
     rows = found["rows"]
     metrics = [m for m in dict.fromkeys(row["metric"] for row in rows) if m != "Δm"]
+    means = {name: {r["metric"]: r for r in rows if r["method"] == name} for name in _methods(rows)}
+    beside = _apart({name: own["Δm"]["values"] for name, own in means.items() if "Δm" in own})
     lines = []
-    for method in dict.fromkeys(row["method"] for row in rows):
-        own = {row["metric"]: row["mean"] for row in rows if row["method"] == method}
+    for method, own in means.items():
         cost = f"{found['costs'][method]:.1f}" if method in found["costs"] else ""
-        drop = f"{own['Δm']:+.1f} %" if "Δm" in own else ""
-        lines.append([method, drop, cost, *(f"{own[m]:.3g}" for m in metrics)])
+        drop = own["Δm"]["mean"] if "Δm" in own else 0.0
+        shown = f"{drop:+.1f} %" if "Δm" in own else ""
+        cells = [method, shown, beside.get(method, ""), cost]
+        lines.append((drop, [*cells, *(f"{own[m]['mean']:.3g}" for m in metrics)]))
     names = [metric.removesuffix(" MAE") for metric in metrics]
-    return _table(["method", "Δm", "a step × plain", *names], lines)
+    printed = [
+        [who, "", "", "", *(f"{errors[name]:.3g}" for name in names)]
+        for who, errors in found["literature"].items()
+    ]
+    ranked = [cells for _, cells in sorted(lines)]
+    return _table(["method", "Δm", "beside static", "a step × plain", *names], [*ranked, *printed])
+
+
+def _apart(values: dict[str, list[float]], baseline: str = "static") -> dict[str, str]:
+    """How far from the baseline, seed by seed, with its interval and what it says."""
+    pairs = [
+        (name, "Δm", Paired(values[baseline], own))
+        for name, own in values.items()
+        if name != baseline
+    ]
+    found = {}
+    for one in judged_together(baseline, pairs):
+        found[one.method] = f"{one.mean:+.1f} ± {one.ci or math.inf:.1f}{_said(one)}"
+    return found
 
 
 def _settings(rows: list[Row]) -> str:
@@ -819,7 +877,12 @@ CONTESTANTS = (
     *("bare loop", "TorchJD MGDA", "MGDA"),
     *("MGDA, gap 0.3", "MGDA, gap 0.1", "MGDA, gap 0.01", "CAGrad, gap 0.1"),
 )
-PHYSICS = {"published": _published, "reference": _reference, "equal-time": _equal_time}
+PHYSICS = {
+    "published": _published,
+    "reference": _reference,
+    "equal-time": partial(_equal_time, points=2000),
+    "equal-time-small": partial(_equal_time, points=200),
+}
 STALE = {"R_opt": "R_opt", "E_ca": "E_ca", "test": "mean test loss"}
 LONG_RUN = "burgers, long"
 ALL_DIVERGED = "all diverged"

@@ -79,6 +79,15 @@ def test_a_layer_of_every_kind_and_batches_of_different_sizes(
 
 
 @pytest.mark.usefixtures("always")
+def test_both_batches_in_one_forward_pass() -> None:
+    net = nn.Sequential(nn.Linear(7, 6), nn.Tanh(), nn.Linear(6, 4)).double()
+    each = net(torch.randn(9, 7, dtype=torch.float64)).square()
+    first, second, params = each[:5].mean(0), each[5:].mean(0), list(net.parameters())
+    assert skipped(first, second, params) == {id(net[0].weight), id(net[2].weight)}
+    assert_exact(first, second, params)
+
+
+@pytest.mark.usefixtures("always")
 def test_no_gradient_of_a_weight_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Residual(tied=False)
     first, second, params = net.losses(), net.losses(), list(net.parameters())

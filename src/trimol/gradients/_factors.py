@@ -106,8 +106,8 @@ def layers(graph: Graph, *, held: bool) -> dict[int, Layer]:
     found = [own for own in _linear(graph) if own.factored(count) < own.direct(count)]
     if sum(width_of(own.weight) for own in found) < MOST * entries:
         return {}
-    saved = sum(own.direct(count) - own.factored(count) for own in found)
-    if held and saved <= sum(own.once for own in found):
+    gained = sum(own.direct(count) - own.factored(count) for own in found)
+    if held and gained <= sum(own.once for own in found):
         return {}
     return {id(own.weight): own for own in found}
 
@@ -154,7 +154,7 @@ def _pays(one: Layer, two: Layer) -> bool:
 
 def _allows(graph: Graph) -> bool:
     """Whether gradients of layers may be left out; what looks at every node comes last."""
-    # What float64 costs on accelerators was not measured.
+    # Nothing of it was measured on accelerators, float64 least of all.
     if reduce.is_distributed() or graph.is_wrapped or graph.losses.device.type != "cpu":
         return False
     return not hooks.possible(graph) and not graph.recomputes
