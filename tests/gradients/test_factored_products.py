@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from test_blocks import Residual
-from test_factors import LARGE, large, losses_of
+from test_factors import LARGE, Transposed, asked_for, large, losses_of
 from test_product import computed, expected, simplex
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -42,18 +42,6 @@ def assert_exact(first: Tensor, second: Tensor, params: list[Tensor], rtol: floa
 @pytest.mark.parametrize("name", ZOO)
 def test_the_zoo(name: str) -> None:
     assert_exact(*computed(name), rtol=max(ZOO[name].rtol, 1e-12))
-
-
-class Transposed(nn.Module):
-    """y = x W, as GPT-2 has it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(6, 5, dtype=torch.float64))
-        self.bias = nn.Parameter(torch.randn(5, dtype=torch.float64))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.addmm(self.bias, x.flatten(0, -2), self.weight)
 
 
 @pytest.mark.usefixtures("always")
@@ -93,14 +81,7 @@ def test_no_gradient_of_a_weight_is_made(monkeypatch: pytest.MonkeyPatch) -> Non
     first, second, params = net.losses(), net.losses(), list(net.parameters())
     weights = {id(p) for p in params if p.dim() == 2 and p is not net.embedding.weight}
     assert skipped(first, second, params) == weights
-    asked: list[object] = []
-    grad = torch.autograd.grad
-
-    def spy(outputs: object, inputs: list[object], *args: object, **options: object) -> object:
-        asked.extend(inputs)
-        return grad(outputs, inputs, *args, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(torch.autograd, "grad", spy)
+    asked = asked_for(monkeypatch)
     product(first, second, simplex(second), params)
     assert not weights & {id(each) for each in asked}
 
