@@ -98,6 +98,17 @@ def bare_loop(p: Problem) -> Step:
     return step
 
 
+def modo_at_once(p: Problem) -> Step:
+    """Both halves of the batch by one forward pass."""
+    method = trimol.MoDo(p.params, len(p.losses()), gamma=1e-3)
+
+    def step() -> None:
+        method(*p.halves_at_once()).backward()
+        p.clear()
+
+    return step
+
+
 def modo_by_gradients(p: Problem) -> Step:
     """MoDo that makes the gradients of all layers, of wide ones, too: what factors save."""
     modo = _modo()(p)
@@ -249,7 +260,8 @@ STEPPING = {
     "mgda, guarded, changed": _for_adam("mgda", guard=True, metric="gradient", conflict=True),
 }
 CORE = list(CONTESTANTS)
-CONTESTANTS |= FAMILY | DELIVERY | STEPPING | {"MoDo by gradients": modo_by_gradients}
+CONTESTANTS |= FAMILY | DELIVERY | STEPPING
+CONTESTANTS |= {"MoDo by gradients": modo_by_gradients, "MoDo, one forward": modo_at_once}
 STEPS_PER_CALL = {"MoDo every=10": 10}
 # These register hooks at every step. trimol's engine sees that hooks were registered in the process
 # and checks that none changes its own graph, at the price of a backward: not in the same rounds.
