@@ -110,16 +110,21 @@ def test_a_regime_has_a_command_of_its_own(load_script) -> None:
 def test_tables_of_physics_by_protocol(load_script) -> None:
     measured = load_script("docs/measured.py")
     row = {"protocol": "published", "method": "config", "paper": 0.00638, "best": 0.1, "last": 0.2}
-    found = {"rows": [row], "costs": {"mgda": 1.3, "static": 1.0}}
+    found = {"rows": [row]}
     assert "| config | 0.00638 | 0.10000 | 0.20000 |" in measured._published(found)
-    assert "Not measured yet" in measured._equal_time(found)
-    for method, error in (("mgda", 0.3), ("static", 0.1)):
+    table = measured.PHYSICS["equal-time"]
+    assert "Not measured yet" in table(found)
+    for method, error, cost in (("mgda", 0.3, 1.3), ("static", 0.1, 1.0)):
+        of = {"method": method, "points": 2000}
+        found["rows"].append({"protocol": "cost", **of, "cost": cost})
+        found["rows"].append({"protocol": "cost", "method": method, "points": 200, "cost": 9.0})
         for seed in (0, 1):
             ends = {"MSE": error + seed / 10, "size": 0.01, "steps": 770, "lr": 1e-3}
-            found["rows"].append({"protocol": "equal-time", "method": method, **ends})
-    *_, first, last = measured._equal_time(found).splitlines()
-    assert first == "| static | 1.00 | 770 | 0.001 | 2 | 0.1500 | 0.1–0.2 | 0.01–0.01 |"
-    assert last.endswith("| 2 | 0.3500 | 0.3–0.4 | 0.01–0.01 |")
+            found["rows"].append({"protocol": "equal-time", **of, "seed": seed, **ends})
+    *_, first, last = table(found).splitlines()
+    assert first == "| static | 1.00 | 770 | 0.001 | 2 | 0.15 | 0.1–0.2 | 1 | 0.01–0.01 |"
+    assert last.startswith("| mgda | 1.30 | 770 | 0.001 | 2 | 0.35 | 0.3–0.4 | 2.4 (0.19–32) |")
+    assert "Not measured yet" in measured.PHYSICS["equal-time-small"](found)
     found["rows"][0] |= {"best by its reference": 0.05, "disturbed": 1}
     assert "| 0.10000 | 0.05000 | 0.20000 |" in measured._published(found)
 
@@ -134,11 +139,16 @@ def test_tables_of_the_classic_toy_and_of_molecules(load_script) -> None:
     *_, first, last = measured._ways(ways).splitlines()
     assert first.startswith("| config | 5 of 5 | 0.01 |")
     assert last == "| static | 3 of 5 | 4.3 | 0.0013 | 12 | 0.0013 | 0.0013 |"
-    rows = [
-        {"method": "alone", "metric": "mu MAE", "mean": 0.5},
-        {"method": "famo", "metric": "mu MAE", "mean": 0.6},
-        {"method": "famo", "metric": "Δm", "mean": 20.0},
-    ]
-    *head, alone, famo = measured._molecules({"rows": rows, "costs": {"famo": 0.94}}).splitlines()
-    assert head[0] == "| method | Δm | a step × plain | mu |"
-    assert (alone, famo) == ("| alone |  |  | 0.5 |", "| famo | +20.0 % | 0.9 | 0.6 |")
+    deltas = {"static": [10.0, 11.0, 12.0], "famo": [20.0, 21.0, 22.5], "uw": [9.0, 12.0, 12.5]}
+    rows = [{"method": "alone", "metric": "mu MAE", "mean": 0.5}]
+    for name, values in deltas.items():
+        rows.append({"method": name, "metric": "mu MAE", "mean": 0.6})
+        rows.append({"method": name, "metric": "Δm", "mean": sum(values) / 3, "values": values})
+    found = {"rows": rows, "costs": {"famo": 0.94}, "literature": {"a paper": {"mu": 0.03}}}
+    *head, alone, static, uw, famo, last = measured._molecules(found).splitlines()
+    assert head[0] == "| method | Δm | beside static | a step × plain | mu |"
+    assert alone == "| alone |  |  |  | 0.5 |"
+    assert static == "| static | +11.0 % |  |  | 0.6 |"
+    assert uw == "| uw | +11.2 % | +0.2 ± 2.6 |  | 0.6 |"
+    assert famo == "| famo | +21.2 % | +10.2 ± 0.7 **worse** | 0.9 | 0.6 |"
+    assert last == "| a paper |  |  |  | 0.03 |"
