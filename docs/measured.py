@@ -621,7 +621,9 @@ def _molecules(found: dict[str, Any]) -> str:
     rows = found["rows"]
     metrics = [m for m in dict.fromkeys(row["metric"] for row in rows) if m != "Δm"]
     means = {name: {r["metric"]: r for r in rows if r["method"] == name} for name in _methods(rows)}
-    beside = _apart({name: own["Δm"]["values"] for name, own in means.items() if "Δm" in own})
+    beside = _beside_static(
+        {name: own["Δm"]["values"] for name, own in means.items() if "Δm" in own}
+    )
     lines = []
     for method, own in means.items():
         cost = f"{found['costs'][method]:.1f}" if method in found["costs"] else ""
@@ -638,7 +640,7 @@ def _molecules(found: dict[str, Any]) -> str:
     return _table(["method", "Δm", "beside static", "a step × plain", *names], [*ranked, *printed])
 
 
-def _apart(values: dict[str, list[float]], baseline: str = "static") -> dict[str, str]:
+def _beside_static(values: dict[str, list[float]], baseline: str = "static") -> dict[str, str]:
     """How far from the baseline, seed by seed, with its interval and what it says."""
     pairs = [
         (name, "Δm", Paired(values[baseline], own))
