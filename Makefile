@@ -1,19 +1,25 @@
 # `make demo` and `make test` do all their own set-up: a fresh machine needs Python ≥ 3.11 only.
 PYTHON ?= python3
 BIN := .venv/bin
+# The command as users install it, without what developing takes.
+USE := .venv-use/bin
 
-.PHONY: demo test test-slow lint types format coverage bench compatibility docs package clean
+.PHONY: demo test test-data test-slow lint types format coverage bench compatibility docs package clean
 
-demo: .venv/installed
-	$(BIN)/trimol reproduce fig1 --quick --out runs/demo
-	$(BIN)/trimol compare digits --steps 200 --seeds 3 --out runs/demo/digits
-	$(BIN)/trimol report runs/demo
-	@$(BIN)/python -c "import json; print(json.load(open('runs/demo/fig1/study.json'))['notes'][0])"
+demo: .venv-use/installed
+	$(USE)/trimol reproduce fig1 --quick --out runs/demo
+	$(USE)/trimol compare digits --steps 200 --seeds 3 --out runs/demo/digits
+	$(USE)/trimol report runs/demo
+	@$(USE)/python -c "import json; print(json.load(open('runs/demo/fig1/study.json'))['notes'][0])"
 	@echo "The picture: runs/demo/fig1/fig1.png. Everything, on one page: runs/demo/report.html"
 
 # What a change is tried with, in less than ten minutes on two cores; the others in as long again.
 test: .venv/installed
 	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow"
+
+# The tests that need real data (TRIMOL_DATA), which `make test` skips without.
+test-data: .venv/installed
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "data and not slow"
 
 test-slow: .venv/installed
 	$(BIN)/python -m pytest -n auto --dist loadgroup -m slow
@@ -64,11 +70,14 @@ package: .venv/installed
 	rm -rf build/clean
 
 clean:
-	rm -rf .venv build
+	rm -rf .venv .venv-use build
 
-.venv/installed: pyproject.toml constraints.txt
+.venv/installed: EXTRAS := dev
+.venv-use/installed: EXTRAS := studies,report
+
+.venv/installed .venv-use/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "trimol needs Python 3.11 or newer, found " + sys.version.split()[0])'
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade pip
+	$(@D)/bin/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
 	touch $@

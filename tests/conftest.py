@@ -6,7 +6,8 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -15,6 +16,7 @@ import pytest
 import torch
 
 from pair import server
+from trimol.data._files.datasets import MissingData
 from trimol.gradients._hooks import WATCH
 
 # A shell starts what runs in its background with Ctrl-C ignored, and so would all processes of
@@ -26,6 +28,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # nor do the processes that tests
 # Virtual machines that announce AMX and do not have it end the process at a bfloat16 bmm; asked
 # for at torch's first product.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+
+# Real data are hidden from every test but those marked `data`, so that a test that needs them
+# unsaid fails on every machine, with data or without.
+_EMPTY = tempfile.TemporaryDirectory(prefix="trimol-no-data-")
+_REAL = {name: os.environ.get(name) for name in ("TRIMOL_DATA", "TRIMOL_CACHE", "XDG_CACHE_HOME")}
+os.environ |= {"TRIMOL_DATA": _EMPTY.name, "XDG_CACHE_HOME": _EMPTY.name}
+os.environ.pop("TRIMOL_CACHE", None)
 
 
 # The same examples every time, and as long as a busy machine takes.
@@ -90,6 +100,29 @@ def _seeded() -> None:
 def _hooks_seen() -> None:
     """Hooks of earlier tests cost this one no passes: it may count them, in whatever order."""
     WATCH.look()
+
+
+@pytest.fixture(autouse=True)
+def _real_data(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test marked `data` finds what the machine has."""
+    if request.node.get_closest_marker("data") is None:
+        return
+    for name, value in _REAL.items():
+        if value is None:
+            monkeypatch.delenv(name, raising=False)
+        else:
+            monkeypatch.setenv(name, value)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A test marked `data` is skipped, with the line that users get, where there are none."""
+    try:
+        return (yield)
+    except MissingData as missing:
+        if item.get_closest_marker("data") is None:
+            raise
+        pytest.skip(str(missing))
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from types import ModuleType
 import pytest
 import torch
 
-from trimol.data._files.datasets import MissingData
 from trimol.tasks.fairness.people import Adult
 
 
@@ -26,12 +25,10 @@ def test_rays_are_at_equal_angles_between_the_published_ends(study: ModuleType) 
     assert all(sum(ray) == pytest.approx(1) for ray in found)
 
 
+@pytest.mark.data
 @pytest.mark.slow
 def test_a_small_study_and_that_it_goes_on(study: ModuleType, tmp_path: Path, capsys) -> None:
-    try:
-        Adult().data()
-    except MissingData as missing:
-        pytest.skip(str(missing))
+    Adult().data()
     plan = study.Plan(tmp_path, ("static", "stch"), steps=20, points=2)
     first = study.study(plan)
     written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("summary.json")}

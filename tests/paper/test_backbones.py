@@ -245,23 +245,16 @@ def test_unknown_backbone() -> None:
         backbones.load("vgg")
 
 
-def real(dataset: str, file: str) -> Path:
-    """A real file, where it is."""
-    try:
-        return datasets.locate(dataset, file)
-    except MissingData as missing:
-        pytest.skip(str(missing))
-
-
 # Office-31's folders and the numbers of their classes among ImageNet's.
 IMAGENET = {"back_pack": 414, "mouse": 673, "printer": 742, "desktop_computer": 527}
 
 
+@pytest.mark.data
 def test_the_official_weights_name_office_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = mobilenet.read(real("weights", mobilenet.FILE))
-    root = real("office-31", "splits/amazon_test.txt").parent.parent
+    state = mobilenet.read(datasets.locate("weights", mobilenet.FILE))
+    root = datasets.locate("office-31", "splits/amazon_test.txt").parent.parent
     monkeypatch.setenv("TRIMOL_CACHE", str(tmp_path))
     network, classify = backbones.frozen("mobilenet_v2"), classifier(state)
     for folder, label in IMAGENET.items():
@@ -282,14 +275,15 @@ def lines(root: Path, split: str) -> tuple[list[str], list[int]]:
 PROBED = [("dslr", 0.959), ("webcam", 0.972)]
 
 
+@pytest.mark.data
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # a thousand images
 @pytest.mark.parametrize(("domain", "expected"), PROBED if FULL else PROBED[:1])
 def test_a_linear_probe_tells_office_objects_apart(
     domain: str, expected: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real("weights", mobilenet.FILE)
-    root = real("office-31", f"splits/{domain}_test.txt").parent.parent
+    datasets.locate("weights", mobilenet.FILE)
+    root = datasets.locate("office-31", f"splits/{domain}_test.txt").parent.parent
     monkeypatch.setenv("TRIMOL_CACHE", str(tmp_path))
     linear_model = pytest.importorskip("sklearn.linear_model")
     network = backbones.frozen("mobilenet_v2")

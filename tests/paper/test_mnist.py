@@ -214,12 +214,10 @@ def test_bad_options(folder: Path) -> None:
         MNIST(validation=60).data()
 
 
+@pytest.mark.data
 def test_the_real_files_where_they_are() -> None:
     source = datasets.source("mnist")
-    try:
-        paths = [datasets.locate("mnist", file.name) for file in source.files]
-    except MissingData as missing:
-        pytest.skip(str(missing))
+    paths = [datasets.locate("mnist", file.name) for file in source.files]
     for path, file in zip(paths, source.files, strict=True):
         datasets.verify(path, file)
     data = MNIST().data()

@@ -288,13 +288,11 @@ REAL = {  # train, validation, test: the splits that the paper used
 }
 
 
+@pytest.mark.data
 @pytest.mark.parametrize("kind", [Office31, OfficeHome])
 def test_the_real_lists_where_they_are(kind: type[Office]) -> None:
     task = kind()
-    try:
-        listings = task._listings
-    except MissingData as missing:
-        pytest.skip(str(missing))
+    listings = task._listings
     for domain in task.objectives:
         own = [listings[split, domain] for split in ("train", "val", "test")]
         assert tuple(len(listed) for listed in own) == REAL[domain]
@@ -305,16 +303,14 @@ def test_the_real_lists_where_they_are(kind: type[Office]) -> None:
     assert len(datasets.resolve(task._root, every)) == len(every)
 
 
+@pytest.mark.data
 @pytest.mark.slow
 def test_a_linear_probe_on_the_real_features_where_they_are_cached() -> None:
     linear_model = pytest.importorskip("sklearn.linear_model")
     task = Office31()
-    try:
-        names = [name for listed in task._listings.values() for name, _ in listed]
-        key = arrays.Images(task._root, names, size=224)
-        path = arrays.features_path(key, backbones.identity("mobilenet_v2"))
-    except MissingData as missing:
-        pytest.skip(str(missing))
+    names = [name for listed in task._listings.values() for name, _ in listed]
+    key = arrays.Images(task._root, names, size=224)
+    path = arrays.features_path(key, backbones.identity("mobilenet_v2"))
     if not path.is_file():
         pytest.skip(
             f"the features of Office-31 are not in {datasets.cache()}: computing takes minutes"

@@ -108,6 +108,7 @@ def test_every_method_is_tuned_and_measured(
     results.save(study, context.folder)  # lists and words among the settings do no harm
 
 
+@pytest.mark.usefixtures("context")  # a setting's key names the data
 def test_every_method_has_as_many_trials() -> None:
     counts = {len(options) for options in table3_beyond.stated()["methods"].values()}
     assert counts == {3}

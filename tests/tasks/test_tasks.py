@@ -2,10 +2,8 @@
 
 import pytest
 import torch
-from torch import nn
 
 from trimol import methods, tasks
-from trimol.data._files.datasets import MissingData
 from trimol.gradients.losses import as_vector
 from trimol.tasks import Batch, Data, Task
 
@@ -15,42 +13,28 @@ NAMES = [name for name in tasks.names() if not name.startswith("office")]
 NO_MEANS = ("adult", "compas", "german", "credit")
 
 
-def data_of(task: Task) -> Data:
-    """The task's data, where they are."""
-    try:
-        return task.data()
-    except MissingData as missing:
-        pytest.skip(str(missing))
-
-
-def model_of(task: Task) -> nn.Module:
-    """The task's model, where its weights are."""
-    try:
-        return task.model()
-    except MissingData as missing:
-        pytest.skip(str(missing))
-
-
+@pytest.mark.data
 @pytest.mark.parametrize("name", NAMES)
 def test_every_task_is_whole(name: str) -> None:
     task = tasks.get(name)()
     assert task.name == name
     assert set(task.settings) <= set(methods.names())
-    data = data_of(task)
+    data = task.data()
     assert len(data.train) == len(data.test)
     assert len({len(tensor) for tensor in data.train}) == 1
     batch = tuple(tensor[:8] for tensor in data.train)
-    model = model_of(task)
+    model = task.model()
     losses = as_vector(task.losses(model, batch))
     assert len(losses) == len(task.objectives) == len(set(task.objectives))
     assert all(value.dim() == 0 for value in task.metrics(model, batch).values())
 
 
+@pytest.mark.data
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in NO_MEANS])
 def test_losses_are_means_over_samples(name: str) -> None:
     task = tasks.get(name)()
-    data = data_of(task).train
-    model = model_of(task).double().eval()
+    data = task.data().train
+    model = task.model().double().eval()
     batch = tuple(t[:6].double() if t.is_floating_point() else t[:6] for t in data)
     whole = as_vector(task.losses(model, batch))
     singles = [tuple(t[i : i + 1] for t in batch) for i in range(6)]

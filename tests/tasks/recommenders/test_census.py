@@ -89,11 +89,9 @@ def test_without_the_files_one_is_told_what_to_do(
         Census().data()
 
 
+@pytest.mark.data
 def test_the_same_pair_of_adult() -> None:
-    try:
-        data = Census(source="adult").data()
-    except MissingData as missing:
-        pytest.skip(str(missing))
+    data = Census(source="adult").data()
     assert [len(part[0]) for part in (data.train, data.validation, data.test)] == [
         29305, 3256, 16281,
     ]  # fmt: skip
