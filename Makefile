@@ -8,7 +8,7 @@ USE := .venv-use/bin
 
 demo: .venv-use/installed
 	$(USE)/trimol reproduce fig1 --quick --out runs/demo
-	$(USE)/trimol compare digits --steps 200 --seeds 3 --out runs/demo/digits
+	$(USE)/trimol compare digits --steps 200 --out runs/demo/digits
 	$(USE)/trimol report runs/demo
 	@$(USE)/python -c "import json; print(json.load(open('runs/demo/fig1/study.json'))['notes'][0])"
 	@echo "The picture: runs/demo/fig1/fig1.png. Everything, on one page: runs/demo/report.html"

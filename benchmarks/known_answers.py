@@ -32,7 +32,7 @@ from trimol.tasks.task import Better, Settings
 
 SIZES = {"train": 512, "validation": 256, "test": 256}
 STATIC = "static"
-FEW = ("upgrad", "stch")  # for the tasks whose runs are dear
+FEW = ("upgrad", "stch")  # for the tasks whose runs are expensive
 
 
 class Known(Formula):
@@ -347,9 +347,7 @@ class Answer:
         options: The task's options, but for the seed of its data.
         warning: A word that a warning must have.
         seeded: Whether the option ``seed`` names the data.
-        trials: Settings tried of each contender before those around the best; None: the usual
-            number. Fewer where a run is dear.
-        methods: The methods that are to beat static weighting. Fewer where a run is dear.
+        methods: The methods that are compared with static weights; fewer where a run is expensive.
     """
 
     task: str
@@ -360,7 +358,6 @@ class Answer:
     options: Mapping[str, Any] = field(default_factory=dict)
     warning: str = ""
     seeded: bool = True
-    trials: int | None = None
     methods: Sequence[str] = TRIED
 
     @property
@@ -390,7 +387,6 @@ ANSWERS = (
         steps=60,
         batch_size=64,
         options={"validation": 287},
-        trials=9,
         methods=FEW,
     ),
     Answer(
@@ -400,7 +396,6 @@ ANSWERS = (
         batch_size=64,
         options={"hidden": 16},
         seeded=False,
-        trials=9,
         methods=FEW,
     ),
 )

@@ -1,11 +1,12 @@
-"""What `trimol diagnose` says of the built-in tasks: the second table of docs/howto/diagnose.md.
+"""What `trimol diagnose` says of the built-in tasks: the last table of docs/howto/diagnose.md.
 
     python benchmarks/real_verdicts.py --work DIR --tasks digits german   # adds to what DIR has
     python benchmarks/real_verdicts.py --work DIR --tasks --json results/real_verdicts.json
 
-The budgets (``BUDGETS``) are small: a minute of trials on one core for each task. Nobody knows the
-right answers; these are ours to live with. Each finished diagnosis is a file in DIR; its runs are
-deleted. A stopped one goes on.
+Nobody knows the right answers. Trainings are short (``PLANS``), and --budget says how many there
+are for each task. With ``--before results/real_verdicts.json`` the rows have what that file says of
+the task, too. Each finished diagnosis is a file in DIR; its runs are deleted. A stopped one
+resumes.
 """
 
 import argparse
@@ -17,129 +18,123 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trimol import diagnose
 from trimol.runs import _storage as files
 from trimol.runs._environment import environment, now
-from trimol.runs.diagnosis import Diagnosis, diagnose
 
-METHODS = ("upgrad", "stch")
 SCENES = {"image_size": (16, 24), "train": 48, "validation": 16, "test": 16}
+COMPARED = ("regime", "use", "sentence", "methods", "tried", "tuning_seeds", "seeds")
 
 
 @dataclass(frozen=True)
-class Budget:
-    """How much a task is given.
+class Plan:
+    """How a task is trained.
 
     Attributes:
-        steps: The steps of a run.
-        batch_size: Samples a step.
+        steps: The steps of a training.
+        batch_size: Samples per step.
         options: The task's options.
-        trials: Settings tried of each contender, before those around the best.
-        seeds: Final runs of each contender.
-        tuning_seeds: Runs of each setting.
-        methods: Those that are tried.
-        minutes: No more trials are begun after so long.
     """
 
     steps: int = 100
     batch_size: int = 64
     options: Mapping[str, Any] = field(default_factory=dict)
-    trials: int = 6
-    seeds: int = 6
-    tuning_seeds: int = 2
-    methods: tuple[str, ...] = METHODS
-    minutes: float = 1.0
 
 
-BUDGETS = {
-    "digits": Budget(steps=150, options={"validation": 287}),
-    "german": Budget(),
-    "compas": Budget(),
-    "adult": Budget(),
-    "funnel": Budget(batch_size=256),
-    "credit": Budget(),
-    "census": Budget(batch_size=256, options={"source": "adult"}),
-    "poisson": Budget(),
-    "burgers": Budget(),
-    "helmholtz": Budget(),
-    "kovasznay": Budget(),
-    "schroedinger": Budget(),
-    "mnist": Budget(),
-    "office-31": Budget(),
-    "office-home": Budget(),
-    "scenes": Budget(batch_size=8, steps=40, options=SCENES),
-    "qm9": Budget(batch_size=32, steps=60, options={"molecules": 600, "width": 16, "blocks": 2}),
+PLANS = {
+    "digits": Plan(steps=150, options={"validation": 287}),
+    "german": Plan(),
+    "compas": Plan(),
+    "adult": Plan(),
+    "funnel": Plan(batch_size=256),
+    "credit": Plan(),
+    "census": Plan(batch_size=256, options={"source": "adult"}),
+    "poisson": Plan(),
+    "burgers": Plan(),
+    "helmholtz": Plan(),
+    "kovasznay": Plan(),
+    "schroedinger": Plan(),
+    "mnist": Plan(),
+    "office-31": Plan(),
+    "office-home": Plan(),
+    "scenes": Plan(batch_size=8, steps=40, options=SCENES),
+    "qm9": Plan(batch_size=32, steps=60, options={"molecules": 600, "width": 16, "blocks": 2}),
 }
 
 
-def asked(work: Path, name: str) -> dict[str, Any]:
-    """One diagnosis, made or read."""
-    path = work / f"{name}.json"
+def asked(work: Path, name: str, budget: int) -> dict[str, Any]:
+    """Make one diagnosis, or read it."""
+    path = work / f"{name}-{budget}.json"
     if not path.exists():
-        files.write_json(path, _diagnosed(work / name, name, BUDGETS[name]))
-    return dict(files.read_json(path))
+        files.write_json(path, _diagnosed(path.with_suffix(""), name, budget))
+    found = files.read_json(path)
+    return {key: value for key, value in found.items() if key != "digest"}
 
 
-def _diagnosed(folder: Path, name: str, budget: Budget) -> dict[str, Any]:
-    began = time.process_time()
+def _diagnosed(folder: Path, name: str, budget: int) -> dict[str, Any]:
+    plan, began = PLANS[name], time.process_time()
     found = diagnose(
         name,
         folder=folder,
-        methods=list(budget.methods),
-        task_options=dict(budget.options),
-        steps=budget.steps,
-        batch_size=budget.batch_size,
-        trials=budget.trials,
-        seeds=budget.seeds,
-        tuning_seeds=budget.tuning_seeds,
-        minutes=budget.minutes,
+        budget=budget,
+        task_options=dict(plan.options),
+        steps=plan.steps,
+        batch_size=plan.batch_size,
         jobs=1,
     )
     shutil.rmtree(folder)
     return {
         "task": name,
+        "budget": budget,
         "regime": found.regime,
         "use": found.use,
+        "gain": None if found.answer is None else found.answer.gain,
+        "ci": None if found.answer is None else found.answer.ci,
         "sentence": found.sentence,
-        "steps": budget.steps,
-        "trials": budget.trials,
-        "seeds": budget.seeds,
-        "tuning_seeds": budget.tuning_seeds,
-        "methods": list(budget.methods),
-        "minutes": budget.minutes,
-        "tried": _tried(found),
+        "steps": plan.steps,
+        "spent": found.spent,
         "cpu_seconds": time.process_time() - began,
     }
 
 
-def _tried(found: Diagnosis) -> int:
-    """How many settings of static weights were tried."""
-    return 0 if found.trial is None else len(found.trial.tuning.filter(method="static"))
-
-
-def study(work: Path) -> dict[str, Any]:
-    """The table of what is there."""
-    rows = [asked(work, name) for name in BUDGETS if (work / f"{name}.json").exists()]
+def study(work: Path, before: Path | None = None) -> dict[str, Any]:
+    """Return the table of what is there, and of what earlier results say of the same tasks."""
+    earlier = {} if before is None else {row["task"]: row for row in _rows(before)}
+    rows = []
+    for name in PLANS:
+        for path in sorted(work.glob(f"{name}-[0-9]*.json"), key=lambda p: (len(p.name), p.name)):
+            row = asked(work, name, int(path.stem.removeprefix(f"{name}-")))
+            own = earlier.get(name, {})
+            told = own.get("before") or {key: own[key] for key in COMPARED if key in own}
+            rows.append({**row, **({"before": told} if told else {})})
     return {
         "study": "real_verdicts",
         "rows": rows,
+        "missing": [name for name in PLANS if name not in {row["task"] for row in rows}],
         "command": "python benchmarks/real_verdicts.py --work DIR",
         "created": now(),
         "environment": environment(),
     }
 
 
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return list(json.loads(path.read_text(encoding="utf-8"))["rows"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="What trimol diagnose says of built-in tasks.")
     parser.add_argument("--work", type=Path, required=True, help="where diagnoses are kept")
-    parser.add_argument("--tasks", nargs="*", choices=list(BUDGETS), default=list(BUDGETS))
+    parser.add_argument("--tasks", nargs="*", choices=list(PLANS), default=list(PLANS))
+    parser.add_argument("--budget", type=int, default=30, help="trainings for each task")
+    parser.add_argument("--before", type=Path, help="earlier results to compare with")
     parser.add_argument("--json", type=Path, help="write the table of all that is in --work")
     args = parser.parse_args()
     files.make_folder(args.work)
     for name in args.tasks:
-        found = asked(args.work, name)
+        found = asked(args.work, name, args.budget)
         print(name, found["regime"], found["sentence"], f"{found['cpu_seconds']:.0f} s", flush=True)
     if args.json:
-        table = study(args.work)
+        table = study(args.work, args.before)
         args.json.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n")
 
 

@@ -10,9 +10,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from scipy.special import stdtr
-
-from trimol.runs.statistics import Paired, holm, quantile
+from trimol.runs.statistics import Paired, holm, p_of_t, quantile
 
 Row = dict[str, Any]
 Place = tuple[str, str, str]
@@ -205,7 +203,7 @@ def recovered(difference: float, ci: float, pairs: Iterable[int]) -> float:
     if ci == 0:
         return 1.0 if difference == 0 else 0.0
     times = abs(difference) / ci
-    return max(float(2 * stdtr(n - 1, -times * quantile(n - 1))) for n in pairs)
+    return max(p_of_t(times * quantile(n - 1), n) for n in pairs)
 
 
 def corrected(results: Mapping[str, Any]) -> Row:

@@ -1,229 +1,318 @@
-"""Is what `trimol diagnose` says right? The confusion table of docs/howto/diagnose.md.
+"""Is what `trimol diagnose` says right? The tables of docs/howto/diagnose.md.
 
-    python benchmarks/verdicts.py --work DIR                     # all tasks and seeds, some hours
+    python benchmarks/verdicts.py --work DIR --jobs 2                       # an hour
     python benchmarks/verdicts.py --work DIR --json results/verdicts.json   # then: docs/measured.py
-    python benchmarks/verdicts.py --work DIR --look-only         # the regimes alone, some minutes
 
-The tasks and what is right for each are in ``known_answers.py``. A seed names a task's data and the
-runs' seeds. The thresholds of the regimes were chosen on seeds from 100 on; the table is of seeds
-from 0 on. With ``--look-only`` the end that a look cannot see is that of one run of static weights
-with the task's own step size; otherwise that of the tuned runs.
+Two kinds of diagnoses:
 
-Each finished diagnosis is a file in DIR; its runs are deleted. A stopped one goes on. With
-``--join results/verdicts.json`` the diagnoses in there, made with the same numbers of trials and
-seeds, are not made again.
+*Planted* gains (``landscapes.py``): formulas in place of trainings, of which one method is better
+by a known share, or by as much as the plan of the budget says it can find. The truth is known
+twice. *Of the choice*: the difference without noise of the two settings that were chosen. *Of the
+budget*: the mean of that over all diagnoses of the landscape with this budget, as luck in tuning
+is part of what a budget comes to.
+
+*Known* answers (``known_answers.py``): real trainings. A seed names a task's data and its runs.
+
+Each finished diagnosis is a file in DIR; its runs are deleted. A stopped script resumes.
 """
 
 import argparse
 import json
+import math
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from known_answers import ANSWERS, STATIC, Answer
+from landscapes import LANDSCAPES, OTHER, PLANTED, RATE, Landscape
+from scipy.special import nctdtr
 
+from trimol import diagnose
+from trimol.compare import Spending
+from trimol.compare._answer import LEVEL, SMALL, detectable
 from trimol.runs import _storage as files
 from trimol.runs._environment import environment, now
-from trimol.runs.config import task_of
-from trimol.runs.diagnosis import diagnose
-from trimol.runs.look import Look, examine, look, revised
-from trimol.training import start, train
+from trimol.runs.statistics import quantile
+from trimol.search import Setting
 
 BY_NAME = {answer.name: answer for answer in ANSWERS}
-PARTS, FEWEST = 10, 20  # a look alone takes one step in so many, and at least so many
-APART = 1000  # between the seeds of two diagnoses' runs
+SHAPES = {landscape.name: landscape for landscape in LANDSCAPES}
+BUDGETS = (20, 50, 100)
+LIMIT = "limit"  # the gain that the plan promises to find
+GAINS: tuple[float | str, ...] = (0.0, 0.02, 0.05, 0.1, 0.2, LIMIT)
+NEAR = (0.7, 0.9)  # chances of being found that gains near that limit have
+REPLICATIONS = 3  # with a budget of 100; with smaller ones, more
+APART = 1000  # between the seeds of two diagnoses
+KNOWN = 30  # the budget of the tasks with known answers
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is asked.
+class Case:
+    """One diagnosis.
 
     Attributes:
-        work: Where diagnoses are kept.
-        look_only: Ask for the regime alone.
-        trials: Settings tried of each contender; None: the usual number.
-        final: Final runs of each contender.
-        tuning: Runs of each setting.
-        jobs: Runs at a time, in one diagnosis.
+        kind: "planted" or "known".
+        name: The landscape or task.
+        budget: Trainings in all.
+        seed: Names the diagnosis.
+        gain: What is planted.
     """
 
-    work: Path
-    look_only: bool = False
-    trials: int | None = None
-    final: int = 10
-    tuning: int = 3
-    jobs: int = 1
+    kind: str
+    name: str
+    budget: int
+    seed: int
+    gain: float | str = 0.0
 
-    @property
-    def budget(self) -> dict[str, int | None]:
-        """The numbers of trials and seeds."""
-        return {"trials": self.trials, "seeds": self.final, "tuning_seeds": self.tuning}
-
-    @property
-    def kind(self) -> str:
-        """What a diagnosis's file is called by, beside task and seed."""
-        return "look" if self.look_only else f"trial-{self.trials}-{self.final}-{self.tuning}"
-
-    def file(self, name: str, seed: int) -> Path:
-        """Where a diagnosis is kept."""
-        return self.work / f"{name}-{seed}-{self.kind}.json"
+    def file(self, work: Path) -> Path:
+        """Return where the diagnosis is kept."""
+        name = "".join(c if c.isalnum() else "-" for c in f"{self.name}-{self.gain}")
+        return work / f"{self.kind}-{name}-{self.budget}-{self.seed}.json"
 
 
-def asked(plan: Plan, name: str, seed: int) -> dict[str, Any]:
-    """One diagnosis, made or read."""
-    path = plan.file(name, seed)
+def asked(work: Path, case: Case) -> Row:
+    """Make one diagnosis, or read it."""
+    path = case.file(work)
     if not path.exists():
-        answer = BY_NAME[name]
-        options = {**answer.options, **({"seed": seed} if answer.seeded else {})}
-        found = (
-            _looked(answer, options, seed)
-            if plan.look_only
-            else _tried(plan, answer, options, seed)
-        )
-        files.write_json(path, {"task": name, "seed": seed, **found})
-    return dict(files.read_json(path))
+        found = _planted(case) if case.kind == "planted" else _known(case, path.with_suffix(""))
+        files.write_json(path, {**vars(case), **found})
+    return {name: value for name, value in files.read_json(path).items() if name != "digest"}
 
 
-def _looked(answer: Answer, options: dict[str, Any], seed: int) -> dict[str, Any]:
-    """The regime, with the end of a run of static weights."""
-    common: dict[str, Any] = {"batch_size": answer.batch_size, "seed": seed}
-    first = look(
-        answer.task,
-        task_options=options,
-        steps=max(FEWEST, answer.steps // PARTS),
-        **common,
-    )
-    task = task_of(answer.task, options)
-    run = train(start(task, STATIC, lr=task.settings[STATIC].lr, **common), answer.steps)
-    end = examine(task, run.model, data=run.data, step=run.step, optimizer=run.optimizer, **common)
-    return _seen(revised(first, [end]))
+# --- planted gains --------------------------------------------------------------------------------
 
 
-def _seen(found: Look) -> dict[str, Any]:
-    return {"regime": found.regime, "reason": found.reason, "warnings": list(found.warnings)}
+def landscape_of(case: Case) -> Landscape:
+    """Return the case's landscape: random numbers of its own, and its gain."""
+    shape = SHAPES[case.name]
+    gain = case.gain
+    if isinstance(gain, str):
+        start = Setting(STATIC, RATE, {"weights": [1.0] * shape.objectives}), Setting(OTHER, RATE)
+        gain = shape.noise_of(*start) * detectable(Spending(case.budget, 2).seeds)
+    return replace(shape, name=f"{case.name} {case.gain} {case.budget}", gain=gain)
 
 
-def _tried(plan: Plan, answer: Answer, options: dict[str, Any], seed: int) -> dict[str, Any]:
-    folder = plan.file(answer.name, seed).with_suffix("")
+def _planted(case: Case) -> Row:
+    shape = landscape_of(case)
     found = diagnose(
-        answer.task,
-        folder=folder,
-        methods=answer.methods,
-        task_options=options,
-        steps=answer.steps,
-        batch_size=answer.batch_size,
-        trials=plan.trials or answer.trials,
-        seeds=plan.final,
-        tuning_seeds=plan.tuning,
-        first_seed=APART * seed,
-        jobs=plan.jobs,
+        shape,
+        objectives=[f"o{m}" for m in range(shape.objectives)],
+        goals=shape.goals,
+        lr=RATE,
+        budget=case.budget,
+        methods=[PLANTED, OTHER],
+        seed=APART * case.seed,
     )
-    shutil.rmtree(folder)
-    return {**_seen(found.look), "use": found.use, "sentence": found.sentence}
-
-
-def right_regime(answer: Answer, found: dict[str, Any]) -> bool:
-    """Whether the regime is one of those that are right, with the warning that there must be."""
-    warned = not answer.warning or any(answer.warning in text for text in found["warnings"])
-    return found["regime"] in answer.regimes and warned
-
-
-def right_use(answer: Answer, found: dict[str, Any]) -> bool:
-    """Whether static weights are advised where they suffice, and a method where not."""
-    return bool((found["use"] == STATIC) == answer.static)
-
-
-def row(name: str, found: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """What was said of a task, and how often it was right."""
-    answer = BY_NAME[name]
-    tried = [each for each in found if "use" in each]
+    final = found.evidence["trial"]["contenders"]
+    rival = next((n for n in final if n != STATIC and final[n]["seeds"]), None)
+    if rival is None or found.answer is None:
+        return {"use": found.use, "rival": rival}
+    pair = found.settings[STATIC], found.settings[rival]
     return {
-        "task": name,
-        "n": len(found),
-        "regimes": dict(Counter(each["regime"] for each in found).most_common()),
-        "right_regimes": list(answer.regimes),
-        "regime_right": sum(right_regime(answer, each) for each in found),
-        "uses": dict(Counter(each["use"] for each in tried).most_common()),
-        "right_use": STATIC if answer.static else "a method",
-        "tried": len(tried),
-        "use_right": sum(right_use(answer, each) for each in tried),
+        "use": found.use,
+        "rival": rival,
+        "said": found.answer.gain,
+        "ci": found.answer.ci,
+        "seeds": found.answer.n,
+        "factor": shape.gain if rival == PLANTED else 0.0,
+        "truth": shape.gain_of(*pair),
+        "by_tuning": shape.gain_of(*pair, planted=False),
+        "noise": shape.noise_of(*pair),
     }
 
 
-def study(plan: Plan, names: Sequence[str], seeds: Sequence[int]) -> dict[str, Any]:
-    """The table of what is there; a trial's regime goes before that of a look alone."""
-    rows, said = [], []
-    for name in names:
-        found = [each for each in (_kept(plan, name, seed) for seed in seeds) if each]
-        if found:
-            rows.append(row(name, found))
-            said += found
-    asked_for = f"--first-seed {seeds[0]} --seeds {len(seeds)} --tuning-seeds {plan.tuning}"
+def with_truth(found: Sequence[Row]) -> list[Row]:
+    """Add the truth of the budget, and the chance of "use" that the plan promises.
+
+    What tuning alone gains for a method does not depend on the planted gain, so that all diagnoses
+    of a landscape and budget tell of it.
+    """
+    told = [row for row in found if "truth" in row]
+    rows = []
+    for row in told:
+        alike = [r for r in told if (r["name"], r["budget"]) == (row["name"], row["budget"])]
+        cell = [r for r in alike if r["gain"] == row["gain"]]
+        left = fmean(1 - r["by_tuning"] for r in alike) * fmean(1 - r["factor"] for r in cell)
+        rows.append({**row, "of_budget": 1 - left, "promised": chance(row)})
+    return rows
+
+
+def chance(row: Row) -> float:
+    """Return the chance that the paired test of so many seeds finds the true gain."""
+    n = row["seeds"]
+    away = row["truth"] / row["noise"] * math.sqrt(n)
+    return float(1 - nctdtr(n - 1, away, quantile(n - 1, 1 - LEVEL)))
+
+
+def rates(rows: Sequence[Row]) -> Row:
+    """Return how often what was said is wrong, as [count, of so many], by both truths."""
+    near = [row for row in rows if NEAR[0] <= row["promised"] <= NEAR[1]]
+    found: Row = {"n": len(rows)}
+    for kind in ("truth", "of_budget"):
+
+        def covers(row: Row, kind: str = kind) -> bool:
+            return bool(abs(row["said"] - row[kind]) <= row["ci"])
+
+        found[kind] = {
+            "false use": _count([row for row in rows if row[kind] <= 0], _used),
+            "false stay": _count([row for row in rows if row[kind] > SMALL], _stays),
+            "covered": _count(rows, covers),
+        }
+    stays = [row for row in rows if _stays(row)]
+    found["stays wrong"] = _count(stays, lambda row: row["truth"] > SMALL)
+    found["found"] = _count(near, _used)
+    found["promised"] = fmean(row["promised"] for row in near) if near else None
+    return found
+
+
+def _count(rows: Sequence[Row], which: Callable[[Row], bool]) -> list[int]:
+    """Count the rows that a condition holds for: [count, of so many]."""
+    return [sum(map(which, rows)), len(rows)]
+
+
+def _used(row: Row) -> bool:
+    return row["use"] in (PLANTED, OTHER)
+
+
+def _stays(row: Row) -> bool:
+    return bool(row["use"] == STATIC)
+
+
+def planted_rows(found: Sequence[Row]) -> list[Row]:
+    """Return the rates of each budget and each landscape, and the answers to each gain."""
+    rows, table = with_truth(found), list[Row]()
+    budgets, names = (list(dict.fromkeys(r[k] for r in rows)) for k in ("budget", "name"))
+    for of, values in (("budget", budgets), ("name", names)):
+        table += [{"of": of, of: v, **rates([r for r in rows if r[of] == v])} for v in values]
+    for budget in budgets:
+        for gain in dict.fromkeys(row["gain"] for row in rows):
+            own = [r for r in rows if (r["budget"], r["gain"]) == (budget, gain)]
+            said = Counter("use" if _used(row) else row["use"] for row in own)
+            truth = fmean(row["truth"] for row in own)
+            table.append(
+                {"of": "gain", "budget": budget, "gain": gain, "said": dict(said), "truth": truth}
+            )
+    return table
+
+
+# --- known answers --------------------------------------------------------------------------------
+
+
+def _known(case: Case, folder: Path) -> Row:
+    answer = BY_NAME[case.name]
+    given: dict[str, Any] = {
+        "folder": folder,
+        "methods": answer.methods,
+        "task_options": {**answer.options, **({"seed": case.seed} if answer.seeded else {})},
+        "steps": answer.steps,
+        "batch_size": answer.batch_size,
+        "seed": APART * case.seed,
+        "jobs": 1,
+    }
+    first = diagnose(answer.task, check_only=True, **given)
+    found = diagnose(answer.task, budget=case.budget, **given)
+    shutil.rmtree(folder)
+    assert first.look is not None
+    assert found.look is not None
+    return {
+        "checked": first.regime,
+        "regime": found.regime,
+        "warnings": sorted({*first.look.warnings, *found.look.warnings}),
+        "use": found.use,
+        "spent": found.spent,
+    }
+
+
+def right_regime(answer: Answer, found: Mapping[str, Any], of: str = "regime") -> bool:
+    """Whether the regime is one of those that are right, with the warning that there must be."""
+    warned = not answer.warning or any(answer.warning in text for text in found["warnings"])
+    return found[of] in answer.regimes and warned
+
+
+def outcome(answer: Answer, found: Mapping[str, Any]) -> str:
+    """Say whether static weights are advised where they suffice, and a method where not."""
+    if found["use"] == "undecided":
+        return "undecided"
+    return "right" if (found["use"] == STATIC) == answer.static else "wrong"
+
+
+def known_row(name: str, found: Sequence[Row]) -> Row:
+    """Return what was said of a task, and how often it was right."""
+    answer = BY_NAME[name]
+    ends = Counter(outcome(answer, each) for each in found)
+    return {
+        "of": "known",
+        "task": name,
+        "n": len(found),
+        "checked": dict(Counter(each["checked"] for each in found).most_common()),
+        "regimes": dict(Counter(each["regime"] for each in found).most_common()),
+        "right_regimes": list(answer.regimes),
+        "check_right": sum(right_regime(answer, each, "checked") for each in found),
+        "regime_right": sum(right_regime(answer, each) for each in found),
+        "uses": dict(Counter(each["use"] for each in found).most_common()),
+        "right_use": STATIC if answer.static else "a method",
+        **{end: ends[end] for end in ("right", "undecided", "wrong")},
+    }
+
+
+# --- all of it ------------------------------------------------------------------------------------
+
+
+def cases(replications: int, seeds: int) -> list[Case]:
+    """Return all diagnoses, in an order in which part of them is a fair sample, too."""
+    counts = {budget: round(replications * max(BUDGETS) / budget) for budget in BUDGETS}
+    planted = [
+        Case("planted", name, budget, seed, gain)
+        for seed in range(1, 1 + max(counts.values()))
+        for budget in BUDGETS
+        for name in SHAPES
+        for gain in GAINS
+        if seed <= counts[budget]
+    ]
+    known = [Case("known", name, KNOWN, seed) for seed in range(seeds) for name in BY_NAME]
+    return planted + known
+
+
+def study(work: Path, wanted: Sequence[Case], command: str) -> dict[str, Any]:
+    """Return the tables of what is there."""
+    found = [asked(work, case) for case in wanted if case.file(work).exists()]
+    planted, known = ([r for r in found if r["kind"] == kind] for kind in ("planted", "known"))
+    names = dict.fromkeys(row["name"] for row in known)
+    of_tasks = [known_row(n, [row for row in known if row["name"] == n]) for n in names]
     return {
         "study": "verdicts",
-        "rows": rows,
-        "said": said,
-        "seeds": [seeds[0], seeds[-1]],
-        "budget": plan.budget,
-        "command": f"python benchmarks/verdicts.py --work DIR {asked_for}",
+        "rows": (planted_rows(planted) if planted else []) + of_tasks,
+        "diagnoses": found,
+        "command": f"python benchmarks/verdicts.py --work DIR {command}",
         "created": now(),
         "environment": environment(),
     }
 
 
-def _kept(plan: Plan, name: str, seed: int) -> dict[str, Any] | None:
-    for each in (plan, Plan(plan.work, look_only=True)):
-        if each.file(name, seed).exists():
-            return dict(files.read_json(each.file(name, seed)))
-    return None
-
-
-def join(plan: Plan, earlier: dict[str, Any]) -> None:
-    """Put the diagnoses of earlier results where they are looked for."""
-    if earlier["budget"] != plan.budget:
-        raise SystemExit(f"--join must have the budget {plan.budget}, found {earlier['budget']}")
-    for each in earlier["said"]:
-        path = plan.file(each["task"], each["seed"])
-        if "use" in each and not path.exists():
-            files.write_json(path, each)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Is what trimol diagnose says right?")
     parser.add_argument("--work", type=Path, required=True, help="where diagnoses are kept")
-    parser.add_argument("--tasks", nargs="+", choices=list(BY_NAME), default=list(BY_NAME))
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--look-only", action="store_true", help="the regimes alone")
-    parser.add_argument("--trials", type=int, help="settings tried of each contender")
-    parser.add_argument("--final-seeds", type=int, default=10)
-    parser.add_argument("--tuning-seeds", type=int, default=3)
+    parser.add_argument("--replications", type=int, default=REPLICATIONS, help="of each gain")
+    parser.add_argument("--seeds", type=int, default=3, help="of each task with a known answer")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--json", type=Path, help="write the table of all that is in --work")
-    parser.add_argument("--join", type=Path, help="earlier results that are not made again")
+    parser.add_argument("--json", type=Path, help="write the tables of all that is in --work")
     args = parser.parse_args()
     files.make_folder(args.work)
-    plan = Plan(args.work, args.look_only, args.trials, args.final_seeds, args.tuning_seeds)
-    if args.join:
-        join(plan, json.loads(args.join.read_text()))
-    seeds = list(range(args.first_seed, args.first_seed + args.seeds))
-    todo = [(name, seed) for seed in seeds for name in args.tasks]
+    wanted = cases(args.replications, args.seeds)
     with ProcessPoolExecutor(args.jobs) as pool:
-        pending = {pool.submit(asked, plan, *one): one for one in todo}
+        pending = [pool.submit(asked, args.work, case) for case in wanted]
         for count, done in enumerate(as_completed(pending), start=1):
-            found = done.result()
-            said = [found[key] for key in ("task", "seed", "regime", "use") if key in found]
-            right = right_regime(BY_NAME[found["task"]], found)
-            print(f"{count}/{len(pending)}", *said, "" if right else "WRONG REGIME", flush=True)
-    table = study(plan, args.tasks, seeds)
-    for each in table["rows"]:
-        print(*each.values(), sep=" | ")
+            row = done.result()
+            print(f"{count}/{len(pending)}", row["kind"], row["name"], row["use"], flush=True)
     if args.json:
-        args.json.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n")
+        table = study(args.work, wanted, f"--replications {args.replications} --seeds {args.seeds}")
+        args.json.write_text(json.dumps(table, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

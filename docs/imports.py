@@ -27,6 +27,8 @@ LAYERS = (
     "tasks",
     "training",
     "runs",
+    "search",
+    "compare",
     "report",
     "testing",
     "integrations",
@@ -37,15 +39,18 @@ LAYERS = (
 # Below all layers; these import each other only.
 ANYWHERE = (
     "_version",
+    "_attributes",
     "_checks",
     "_digests",
     "_docstrings",
     "_extras",
     "_failures",
     "_files",
+    "_generators",
     "_lazy",
     "_outline",
     "_registration",
+    "_terminal",
     "_warnings",
 )
 

@@ -1,6 +1,6 @@
 """The README's picture: the three errors of one comparison as a triangle, and its verdict.
 
-    trimol compare toy --steps 2000 --seeds 2 --batch-size 16
+    trimol compare toy --steps 2000
     python docs/picture.py runs/toy docs/_static/verdict.png
 
 The triangle and the sentences are those of ``trimol report runs/toy``.
@@ -42,7 +42,7 @@ def shapes(ax: Axes, comparison: Comparison) -> None:
 
 def said(ax: Axes, lines: tuple[str, ...]) -> None:
     """The command and its verdict, as a terminal shows them."""
-    typed = "$ trimol compare toy --steps 2000 \\\n    --seeds 2 --batch-size 16"
+    typed = "$ trimol compare toy --steps 2000"
     text = "\n\n".join([typed, *(textwrap.fill(line, 44) for line in lines)])
     ax.text(0, 0.5, text.replace("$", r"\$"), va="center", family="monospace", fontsize=12)
     ax.axis("off")

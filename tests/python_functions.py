@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 
 class Doubled(torch.autograd.Function):
@@ -19,12 +18,6 @@ class Doubled(torch.autograd.Function):
         return 2 * g
 
 
-class DoubledOnce(Doubled):
-    """2x, with a backward that is not."""
-
-    backward = staticmethod(once_differentiable(Doubled.backward))
-
-
 class Tripled(torch.autograd.Function):
     """3x, with a backward that is differentiable."""
 
@@ -35,3 +28,15 @@ class Tripled(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
         return 3 * g
+
+
+class Stopped(torch.autograd.Function):
+    """x, with a backward that gives no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> None:
+        return None

@@ -30,8 +30,7 @@ def load_graph() -> ModuleType:
 
 GRAPH = load_graph()
 MODULES = sorted(GRAPH.modules())
-LONGEST_CHAIN = 18
-MOST_PUBLIC = 430
+MOST_PUBLIC = 402
 MOST_AT_IMPORT = 70
 # Where gradients are computed outside gradients/, and why.
 KIT = "the kit calls backward() on a method's scalar, as every user does"
@@ -128,6 +127,63 @@ def test_gradients_are_computed_in_one_place():
     assert {module for module in others if differentiates(module)} == set(DIFFERENTIATES)
 
 
+# Where files are opened outside `trimol._files`, and why.
+OPENS = {
+    "trimol.testing._distributed": "the kit's processes share a temporary folder of their own",
+    "trimol.data._files.fetch": "members of an archive are unpacked into a new folder",
+    "trimol.cli._lines": "a command's own stdout and stderr, by their numbers",
+}
+
+
+def writes(module: str) -> bool:
+    """Whether a module opens files for writing, or names them to a library that does."""
+    calls = [node for node in ast.walk(tree(module)) if isinstance(node, ast.Call)]
+    return any(_writes(ast.unparse(call.func), call) for call in calls)
+
+
+def _writes(called: str, call: ast.Call) -> bool:
+    given = [ast.unparse(each) for each in (*call.args, *(key.value for key in call.keywords))]
+    name = called.rpartition(".")[2]
+    if name == "open":
+        return any(re.fullmatch("'[wax+b]+'", each) and each != "'b'" for each in given)
+    if called in ("np.save", "np.savez", "torch.save") or name in ("savefig", "write_parquet"):
+        return not {"file", "buffer"} & set(given)
+    return name in ("write_text", "write_bytes", "touch", "open_memmap") or (
+        name == "mkdir" and any(key.arg == "exist_ok" for key in call.keywords)
+    )
+
+
+def test_files_are_written_in_one_place():
+    found = {module for module in MODULES if writes(module)}
+    assert found - {"trimol._files"} == set(OPENS)
+    for code in ("path.open('ab')", "open(path, mode='w')", "np.save(path, x)", "a.touch()"):
+        call = ast.parse(code, mode="eval").body
+        assert _writes(ast.unparse(call.func), call), code
+
+
+def test_commands_print_in_one_place():
+    """There, control characters of names, paths and messages are spelled out."""
+    for module in MODULES:
+        if GRAPH.layer(module) == "cli" or module.startswith("trimol.paper._commands"):
+            calls = [n for n in ast.walk(tree(module)) if isinstance(n, ast.Call)]
+            named = {getattr(call.func, "id", "") for call in calls if not sized(call)}
+            assert not named & {"print", "Console"} or module == "trimol.cli._lines", module
+
+
+def sized(call: ast.Call) -> bool:
+    """Whether it is a console of some width, by which tables are measured and not printed."""
+    return [key.arg for key in call.keywords] == ["width"]
+
+
+def test_files_of_runs_are_read_in_one_place():
+    """A pipe under the name of a run's file would be waited for without end."""
+    for module in MODULES:
+        if GRAPH.layer(module) in ("training", "runs", "report", "integrations"):
+            named = {n.attr for n in ast.walk(tree(module)) if isinstance(n, ast.Attribute)}
+            resources = module == "trimol.report._page"  # files of the package
+            assert not named & {"read_bytes", "read_text"} or resources, module
+
+
 def test_no_two_modules_share_a_name():
     """But a method's, which users know it by: `config` is ConFIG, and a run has a configuration."""
     methods = {f"trimol.methods.{name}" for name in trimol.methods.names()}
@@ -135,14 +191,9 @@ def test_no_two_modules_share_a_name():
     assert [name for name, n in names.items() if n > 1 and not name.startswith("__")] == []
 
 
-def test_chains_of_imports_are_short_and_have_no_ring():
+def test_imports_have_no_ring():
     at_once = {module: GRAPH.imported(module, at_once=True) for module in MODULES}
-    chains: dict[str, list[str]] = {}
-    for module in TopologicalSorter(at_once).static_order():
-        longest = max((chains[other] for other in at_once[module]), key=len, default=[])
-        chains[module] = [*longest, module]
-    chain = max(chains.values(), key=len)
-    assert len(chain) <= LONGEST_CHAIN, chain
+    assert len(list(TopologicalSorter(at_once).static_order())) >= len(MODULES)
 
 
 def test_a_newcomer_meets_few_public_names():
@@ -150,6 +201,7 @@ def test_a_newcomer_meets_few_public_names():
         f"{module}.{node.name}"
         for module in MODULES
         if not any(part.startswith("_") for part in module.split("."))
+        and GRAPH.layer(module) != "cli"  # every command has two, which nobody imports
         for node in tree(module).body
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
     ]

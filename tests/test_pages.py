@@ -12,6 +12,7 @@ COMPLETE = [
     "index",
     "reference/api",
     "start/which-method",
+    "howto/diagnose",
     "howto/distributed",
     "howto/heads",
     "howto/integrations",

@@ -1,10 +1,12 @@
 from trimol.methods.algorithms import *
+from trimol import compare as compare
 from trimol import data as data
 from trimol import errors as errors
 from trimol import gradients as gradients
 from trimol import methods as methods
 from trimol import report as report
 from trimol import runs as runs
+from trimol import search as search
 from trimol import simplex as simplex
 from trimol import tasks as tasks
 from trimol import testing as testing
@@ -20,8 +22,9 @@ from trimol.errors import estimate as estimate
 from trimol.errors import measure as measure
 from trimol.gradients import effect as effect
 from trimol.methods._citation import citation as citation
-from trimol.runs.diagnosis import Diagnosis as Diagnosis
-from trimol.runs.diagnosis import diagnose as diagnose
+from trimol.compare import Diagnosis as Diagnosis
+from trimol.compare import diagnose as diagnose
+from trimol.search import tune as tune
 from trimol.tasks import Data as Data
 from trimol.tasks import Settings as Settings
 from trimol.tasks import Task as Task

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Objectives = int | Sequence[str]  # M, or the names of the M objectives
 Names = tuple[str | int, ...]
 Value = TypeVar("Value")
+MOST_OBJECTIVES = 100_000  # the weights of a few more would fit in memory, their Gramian not
+MOST_RUNS = 20_000  # of a study: each is a folder, and all are listed before the first begins
 
 
 def whole_number(name: str, value: int, *, least: int) -> int:
@@ -32,6 +34,18 @@ def whole_number(name: str, value: int, *, least: int) -> int:
     return int(value)
 
 
+def number_of_runs(name: str, value: int) -> int:
+    """Refuse more runs than a study may have; to be asked before they are listed.
+
+    >>> number_of_runs("seeds", 10**9)
+    Traceback (most recent call last):
+    trimol._failures.BadValue: seeds must ask for at most 20000 runs, found 1000000000
+    """
+    if value > MOST_RUNS:
+        raise BadValue(f"{name} must ask for at most {MOST_RUNS} runs, found {value}")
+    return value
+
+
 def count(name: str, value: int) -> int:
     """A whole number of at least 1."""
     return whole_number(name, value, least=1)
@@ -47,7 +61,10 @@ def names(objectives: Objectives) -> Names:
     trimol._failures.BadValue: objectives must be different names, or a number, found ['a', 'a']
     """
     if isinstance(objectives, Integral):
-        return tuple(range(count("objectives", objectives)))  # type: ignore[arg-type]
+        many = count("objectives", objectives)  # type: ignore[arg-type]
+        if many > MOST_OBJECTIVES:
+            raise BadValue(f"objectives must be at most {MOST_OBJECTIVES}, found {many}")
+        return tuple(range(many))
     if isinstance(objectives, str) or not isinstance(objectives, Sequence):
         raise BadNumber(
             f"objectives must be a list of different names, or a whole number, found {objectives!r}"
@@ -97,16 +114,24 @@ def finite(name: str, value: float) -> float:
     Traceback (most recent call last):
     trimol._failures.BadValue: beta must be a finite number, found inf
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not _is_finite(value):
         raise BadValue(f"{name} must be a finite number, found {value!r}")
     return float(value)
 
 
 def nonnegative(name: str, value: float) -> float:
     """A finite number of at least 0."""
-    if not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+    if not _is_finite(value) or value < 0:
         raise BadValue(f"{name} must be a finite number of at least 0, found {value!r}")
     return float(value)
+
+
+def _is_finite(value: object) -> bool:
+    """Whether a value is a number that a float can hold."""
+    try:
+        return isinstance(value, (int, float)) and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def fraction(name: str, value: float) -> float:
@@ -125,7 +150,7 @@ def below_one(name: str, value: float) -> float:
 
 def positive(name: str, value: float) -> float:
     """A finite number above 0."""
-    if not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
+    if not _is_finite(value) or value <= 0:
         raise BadValue(f"{name} must be a finite number above 0, found {value!r}")
     return float(value)
 
@@ -160,7 +185,10 @@ def vector(name: str, value: "Vector", objectives: Objectives) -> "Tensor":
     if isinstance(value, Mapping):
         value = in_order(name, value, names(objectives))
     objectives = number(objectives)
-    tensor = torch.as_tensor(value, dtype=torch.float64).detach().cpu().clone()
+    try:
+        tensor = torch.as_tensor(value, dtype=torch.float64).detach().cpu().clone()
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise BadNumber(f"{name} must be numbers, one per objective, found {value!r}") from None
     if tensor.shape != (objectives,):
         raise BadValue(
             f"{name} must have {objectives} entries, one per objective, found shape "
@@ -260,11 +288,13 @@ def by_objective(
     Traceback (most recent call last):
     trimol._failures.BadValue: bounds must be of objectives 0 to 1 (ctr, cvr), found 2
     """
+    if not isinstance(value, Mapping):
+        raise BadNumber(f"{name} must be numbers by objective, as {{0: 0.2}}, found {value!r}")
     places = {key: place for place, own in enumerate(called) for key in (place, own)}
     known = f"0 to {len(called) - 1}" + (f" ({', '.join(map(str, called))})" if called[0] else "")
     for key, bound in value.items():
         if isinstance(key, bool) or key not in places:
             raise BadValue(f"{name} must be of objectives {known}, found {key!r}")
-        if not isinstance(bound, (int, float)) or not math.isfinite(bound):
+        if isinstance(bound, bool) or not _is_finite(bound):
             raise BadValue(f"{name}[{key!r}] must be a finite number, found {bound!r}")
     return {places[key]: float(bound) for key, bound in value.items()}

@@ -11,7 +11,6 @@ KEY = "digest"  # in JSON and in the metadata of parquet
 MARK = b"trimol-sha256:"
 _BLANK = b"0" * 64  # what a digest is taken with in its place
 PLACE = MARK + _BLANK
-_END = 2**16  # bytes at the end of a content that have it
 
 
 def seal(buffer: io.BytesIO) -> str:
@@ -24,8 +23,7 @@ def seal(buffer: io.BytesIO) -> str:
     (False, True)
     """
     content = buffer.getbuffer()  # no copy: a checkpoint may be large
-    end = bytes(content[-_END:])
-    place = len(content) - len(end) + end.rindex(MARK) + len(MARK)
+    place = _place(content)
     digest = _digest(content, place)
     content[place : place + len(_BLANK)] = digest.encode()
     return digest
@@ -41,6 +39,14 @@ def intact(content: bytes) -> bool:
     """Whether a content is what its digest says, or has none."""
     digest = written(content)
     return digest is None or digest == _digest(content, content.rfind(MARK) + len(MARK))
+
+
+def _place(content: memoryview) -> int:
+    """Find where the digest goes, looking at ever larger ends: wide tables have it far inside."""
+    size = 2**12
+    while MARK not in (end := bytes(content[-size:])) and size < len(content):
+        size *= 2
+    return len(content) - len(end) + end.rindex(MARK) + len(MARK)
 
 
 def _digest(content: bytes | memoryview, place: int) -> str:

@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from trimol._terminal import clean
+
 _BETWEEN = {"trimol", "torch"}
 _hearers: list[Callable[[str], object]] = []
 
@@ -35,7 +37,15 @@ def warn(text: str) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and _package(frame.f_globals) in _BETWEEN:
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, RuntimeWarning, stacklevel=level)
+    warnings.warn(clean(text), RuntimeWarning, stacklevel=level)
+
+
+def say(text: str) -> None:
+    """Warn of what no line of the user's has caused."""
+    if _hearers:
+        _hearers[-1](text)
+        return
+    warnings.warn_explicit(clean(text), RuntimeWarning, filename="trimol", lineno=0)
 
 
 def _package(names: dict[str, object]) -> str:

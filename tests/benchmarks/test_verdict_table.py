@@ -1,7 +1,9 @@
 """The tasks with known answers, and the table that is made of them."""
 
 import json
+import statistics
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,8 +11,10 @@ import pytest
 import torch
 
 from trimol import tasks
+from trimol.compare._answer import detectable
 from trimol.runs import compare
 from trimol.runs._regimes import Regime
+from trimol.search import Setting
 from trimol.tasks.loading import known_options
 from trimol.training import start, train
 from trimol.training.replicas import Replicas
@@ -136,42 +140,131 @@ def test_they_train_together(answers, tmp_path):
     assert len(both.runs) == 2
 
 
-def test_what_was_asked_is_kept_and_counted(verdicts, answers, tmp_path, monkeypatch):
-    plan = verdicts.Plan(tmp_path, look_only=True)
-    first = verdicts.asked(plan, "collapse", 7)
-    assert first["regime"] in answers["collapse"].regimes
+def test_a_landscape_is_best_where_it_says_and_its_gain_is_the_truth(verdicts):
+    shape = replace(verdicts.SHAPES["steep, wrong start"], gain=0.1)
+    right = Setting("static", 10**0.5 / 10, {"weights": [1, 10**0.5]})
+    start = Setting("static", 0.1, {"weights": [1, 1]})
+    assert shape.levels(right) == pytest.approx([1, 2])
+    assert shape.gain_of(right, start) == pytest.approx(-0.15)  # 0.3 · 0.5², twice
+    method = Setting("upgrad", right.lr)
+    assert shape.gain_of(right, method) == pytest.approx(0.1)
+    assert shape.gain_of(right, method, planted=False) == pytest.approx(0)
+    drawn = [shape(right, seed, True)["m0"] for seed in range(400)]
+    assert statistics.fmean(drawn) == pytest.approx(1, abs=0.02)
+    assert statistics.stdev(drawn) == pytest.approx(0.1, rel=0.15)
+
+
+NOISY = {"outliers": 0.1, "collapses": 0.1, "four metrics": 0.1, "three objectives": 0.1}
+COLLAPSING = {"methods collapse": 1 - 0.9 * 1.05}
+
+
+@pytest.mark.parametrize(("name", "truth"), (NOISY | COLLAPSING).items())
+def test_the_mean_of_noisy_trainings_has_the_true_gain(verdicts, name, truth):
+    shape = replace(verdicts.SHAPES[name], gain=0.1)
+    pair = Setting("static", 0.1, {"weights": [1] * shape.objectives}), Setting("upgrad", 0.1)
+    means = [
+        {m: statistics.fmean(shape(s, seed, True)[m] for seed in range(1500)) for m in shape.goals}
+        for s in pair
+    ]
+    gains = [
+        (1 if way == "lower" else -1) * (1 - means[1][m] / means[0][m])
+        for m, way in shape.goals.items()
+    ]
+    assert statistics.fmean(gains) == pytest.approx(truth, abs=0.01)
+    assert shape.gain_of(*pair) == pytest.approx(truth)
+
+
+def test_a_planted_gain_is_diagnosed_kept_and_counted(verdicts, tmp_path, monkeypatch):
+    assert len(verdicts.SHAPES) >= 14
+    gains = (0.0, 0.2, verdicts.LIMIT)
+    cases = [verdicts.Case("planted", "flat, noise 1 %", 20, 1, gain) for gain in gains]
+    found = [verdicts.asked(tmp_path, case) for case in cases]
+    assert found[1]["use"] == "upgrad"
+    assert found[1]["truth"] == pytest.approx(0.2, abs=0.02)
+    monkeypatch.setattr(verdicts, "diagnose", None)  # nothing is asked again
+    table = verdicts.study(tmp_path, cases, "--seeds 0")
+    assert table["diagnoses"] == found
+    rows = {row["of"]: row for row in table["rows"]}
+    assert set(rows) == {"budget", "name", "gain"}
+    assert (rows["budget"]["n"], rows["name"]["name"]) == (3, "flat, noise 1 %")
+    assert rows["budget"]["truth"]["false stay"] == [0, 1]
+    assert json.loads(json.dumps(table)) == table
+
+
+def said(use, truth, gain=0.05, **others):
+    row = {"name": "flat", "budget": 20, "gain": gain, "use": use, "truth": truth, "said": 0.03}
+    row |= {"by_tuning": truth, "factor": 0.0, "ci": 0.05, "seeds": 5, "noise": 0.03}
+    return row | others
+
+
+def test_what_is_wrong_is_counted_by_both_truths(verdicts):
+    rows = verdicts.with_truth([said("upgrad", -0.01), said("static", 0.09), said("mgda", 0.05)])
+    assert [row["of_budget"] for row in rows] == pytest.approx([0.13 / 3] * 3)
+    found = verdicts.rates(rows)
+    assert found["truth"] == {"false use": [1, 1], "false stay": [1, 1], "covered": [2, 3]}
+    assert found["of_budget"] == {"false use": [0, 0], "false stay": [0, 0], "covered": [3, 3]}
+    assert found["stays wrong"] == [1, 1]
+    assert (found["found"], found["promised"]) == ([1, 1], pytest.approx(0.8, abs=0.1))
+
+
+def test_the_chance_of_a_gain_is_that_of_the_plan(verdicts):
+    row = said("upgrad", 0.03 * detectable(5))
+    assert verdicts.chance(row) == pytest.approx(0.8, abs=1e-6)
+
+
+def test_a_task_with_a_known_answer_is_asked_once(verdicts, answers, tmp_path, monkeypatch):
+    case = verdicts.Case("known", "collapse", 3, 7)  # too few trainings to decide
+    first = verdicts.asked(tmp_path, case)
+    assert first["checked"] in answers["collapse"].regimes
     assert verdicts.right_regime(answers["collapse"], first)
     assert not verdicts.right_regime(answers["collapse"], first | {"warnings": []})
-    monkeypatch.setattr(verdicts, "look", None)  # nothing is asked again
-    assert verdicts.asked(plan, "collapse", 7) == first
-    table = verdicts.study(plan, ["collapse", "late"], [7, 8])
-    (row,), (said,) = table["rows"], table["said"]
-    assert (said["seed"], said["regime"]) == (7, first["regime"])
-    assert (row["n"], row["regime_right"], row["tried"]) == (1, 1, 0)
-    assert json.dumps(row)
+    monkeypatch.setattr(verdicts, "diagnose", None)
+    assert verdicts.asked(tmp_path, case) == first
+    (row,) = verdicts.study(tmp_path, [case], "")["rows"]
+    assert (row["n"], row["check_right"], row["undecided"]) == (1, 1, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["known-collapse-0-0-3-7.json"]
 
 
 def test_a_method_where_static_suffices_is_wrong(verdicts, answers):
-    assert verdicts.right_use(answers["bowls"], {"use": "static"})
-    assert not verdicts.right_use(answers["bowls"], {"use": "stch"})
-    assert verdicts.right_use(answers["concave"], {"use": "stch"})
-    assert not verdicts.right_use(answers["concave"], {"use": "static"})
+    ends = {
+        (name, use): verdicts.outcome(answers[name], {"use": use})
+        for name in ("bowls", "concave")
+        for use in ("static", "stch", "undecided")
+    }
+    assert [key for key, end in ends.items() if end == "right"] == [
+        ("bowls", "static"),
+        ("concave", "stch"),
+    ]
+    assert sum(end == "undecided" for end in ends.values()) == 2
 
 
 def test_what_is_said_of_built_in_tasks_is_kept(load_script, tmp_path, monkeypatch):
     real = load_script("benchmarks/real_verdicts.py")
-    for name, budget in real.BUDGETS.items():
-        assert set(budget.options) <= set(known_options(name, budget.options)[0])
+    for name, plan in real.PLANS.items():
+        assert set(plan.options) <= set(known_options(name, plan.options)[0])
     asked = []
 
     def diagnose(name, *, folder, **given):
-        asked.append((name, given["steps"]))
+        asked.append((name, given["budget"], given["steps"]))
         folder.mkdir()
-        return SimpleNamespace(regime="none", use="static", sentence="Stay.", trial=None)
+        return SimpleNamespace(
+            regime="none", use="static", sentence="Stay.", answer=None, spent=given["budget"]
+        )
 
     monkeypatch.setattr(real, "diagnose", diagnose)
-    first = real.asked(tmp_path, "digits")
-    assert real.asked(tmp_path, "digits") == first
-    assert asked == [("digits", real.BUDGETS["digits"].steps)]
-    assert [path.name for path in tmp_path.iterdir()] == ["digits.json"]
-    assert real.study(tmp_path)["rows"] == [first]
+    work = tmp_path / "work"
+    work.mkdir()
+    first = real.asked(work, "digits", 30)
+    assert real.asked(work, "digits", 30) == first
+    assert asked == [("digits", 30, real.PLANS["digits"].steps)]
+    assert [path.name for path in work.iterdir()] == ["digits-30.json"]
+    table = real.study(work)
+    assert table["rows"] == [first]
+    assert "digits" not in table["missing"]
+    before = tmp_path / "before.json"
+    row = {"task": "digits", "use": "stch", "regime": "noise", "tried": 6, "other": 1}
+    before.write_text(json.dumps({"rows": [row]}))
+    (beside,) = real.study(work, before)["rows"]
+    assert beside["before"] == {"use": "stch", "regime": "noise", "tried": 6}
+    before.write_text(json.dumps({"rows": [beside]}))
+    assert real.study(work, before)["rows"] == [beside]

@@ -1,6 +1,7 @@
 """The commands, called as a program would call them."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -153,14 +154,15 @@ def test_a_run_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert set(found) == {"study", "rows", "files"}
     rows = {row["metric"]: row for row in found["rows"]}
-    assert list(rows) == ["fit", "slope", "R_opt", "R_pop", "R_gen", "E_ca"]
+    assert list(rows) == ["fit", "slope", "R_opt", "R_pop", "R_gen", "E_ca", "|R_gen|"]
+    assert found["study"] == "run line"  # the task's name, wherever its file is
     assert rows["R_opt"]["mean"] == store.load("here").record["R_opt"]
     assert rows["R_opt"]["method"] == "modo"
     assert "here/model.pt" in found["files"]
 
 
 def test_methods_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["compare", "line.py", "--methods", "static,modo", "--seeds", "3", "--jobs", "1"]
+    arguments = ["compare", "line.py", "--methods", "static,modo", "--seeds", "5", "--jobs", "1"]
     arguments += ["--set", "modo.gamma=0.5", "--set", "static.lr=0.05", "--out", "here", *SMALL]
     assert main(arguments) == 0
     said = capsys.readouterr()
@@ -171,11 +173,36 @@ def test_methods_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     for method in ("static", "modo"):
         values = next(line for line in lines if line.split()[:1] == [method]).split()[1:]
         assert len(values) == 6
-        assert all(float(value.rstrip("*")) >= 0 for value in values)
+        assert all(math.isfinite(float(value.rstrip("*"))) for value in values)
     assert "static lr=0.05; modo lr=0.1, gamma=0.5." in said.out
     assert "modo − static: " in said.out
     assert "definition" not in said.out  # two readings of E_ca are for machines
-    assert len(store.find("here")) == 6
+    assert len(store.find("here")) == 10
+
+
+def test_a_comparison_with_few_seeds_says_how_many_it_takes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["compare", "line.py", "--seeds", "2", "--jobs", "1", *SMALL]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "2 seeds cannot tell a difference from luck: 5 seeds at least to name one" in told
+    assert not any(word in told for word in ("is better than", "is worse than", "beyond noise"))
+
+
+def test_a_task_of_ones_own_is_named_by_its_name_and_how_to_read_is_said_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["compare", str(Path("line.py").resolve()), "--jobs", "1", *SMALL, "--seeds"]
+    assert main([*arguments, "1"]) == 0
+    first = capsys.readouterr().out
+    assert "line: losses and metrics on test data" in first
+    assert str(Path.cwd()) not in first
+    assert "R_gen the gap R_pop − R_opt" in " ".join(first.split())
+    assert main([*arguments, "2"]) == 0
+    second = capsys.readouterr().out
+    assert "R_opt is how much" not in second
+    assert main(["run", str(Path("line.py").resolve()), *SMALL]) == 0
+    assert capsys.readouterr().out.startswith("line, trained with modo")
 
 
 def test_a_comparison_for_machines_takes_what_is_done(capsys: pytest.CaptureFixture[str]) -> None:
@@ -188,7 +215,7 @@ def test_a_comparison_for_machines_takes_what_is_done(capsys: pytest.CaptureFixt
     assert set(found) == {"study", "rows", "files"}
     assert {"method", "metric", "mean", "std", "n", "paper", "lr"} <= found["rows"][0].keys()
     assert {row["n"] for row in found["rows"]} == {2}
-    assert [row["method"] for row in found["rows"]] == ["static"] * 8 + ["mgda"] * 8
+    assert [row["method"] for row in found["rows"]] == ["static"] * 9 + ["mgda"] * 9
     assert len(found["files"]) == 4
     for path, time in made.items():
         assert (path / "summary.json").stat().st_mtime_ns == time
@@ -209,7 +236,7 @@ def test_methods_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == methods.names()
     assert main(["methods", "modo"]) == 0
     said = capsys.readouterr().out
-    assert "--gamma 0.01" in said
+    assert "--gamma auto" in said
     assert "@article{chen2023three" in said
     assert main(["methods", "--json"]) == 0
     assert [entry["method"] for entry in json.loads(capsys.readouterr().out)] == methods.names()
@@ -282,6 +309,13 @@ def test_tasks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["compare", "line.py", "--set", "modo.gamma=-1"], "gamma must be a finite number of at"),
         (["report", "nowhere"], "DIR must be a folder with runs in it, found 'nowhere'"),
         (["methods", "mood"], "unknown method 'mood'"),
+        (["methods", ""], "unknown method ''"),
+        (["compare", "line.py", "--methods", "modo,"], "--methods must be different names with"),
+        (["compare", "line.py", "--methods", ",modo"], "--methods must be different names with"),
+        (["diagnose", "line.py", "--methods", "modo,,mgda"], "--methods must be different names w"),
+        (["front", "line.py", "--by", "stch,"], "--by must be different names with commas"),
+        (["run", "line.py", "--out", ""], "--out must be a folder, found ''"),
+        (["report", ""], "DIR must be a folder, found ''"),
         (["tasks", "more"], "unknown task 'more'"),
     ],
     ids=lambda found: " ".join(found) if isinstance(found, list) else "",

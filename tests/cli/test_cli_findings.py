@@ -12,6 +12,8 @@ from rich.console import Console, RenderableType
 from trimol.cli import _findings as findings
 from trimol.cli import _outcome as summary
 from trimol.cli import _tables as tables
+from trimol.cli._lines import plain_console
+from trimol.report._runs import unmoved
 from trimol.runs import Comparison, Row, RunConfig, StoredRun, summarise
 from trimol.runs.store import table
 
@@ -89,17 +91,24 @@ def test_differences_in_words() -> None:
     assert "fit" not in second
 
 
-def test_worse_above_and_no_difference_below_are_explained() -> None:
-    loss = {"static": 1.0, "mgda": 1.0, "modo": 1.036}  # beyond one interval, not beyond Holm's
+@pytest.mark.parametrize("order", [("static", "mgda", "modo"), ("modo", "mgda", "static")])
+@pytest.mark.parametrize(("level", "worse"), [(1.036, False), (1.2, True)])
+def test_what_is_worse_above_is_a_difference_below(
+    level: float, worse: bool, order: tuple[str, ...]
+) -> None:
+    """1.036 is beyond the interval of this difference alone, not beyond the noise of all."""
+    loss = {"static": 1.0, "mgda": 1.0, "modo": level}
     runs = {
-        method: [made_up(method, seed, level + NOISE[(seed + i) % 5], 1.0) for seed in range(5)]
-        for i, (method, level) in enumerate(loss.items())
+        method: [
+            made_up(method, seed, loss[method] + NOISE[(seed + i) % 5], 1.0) for seed in range(5)
+        ]
+        for i, method in enumerate(loss)
     }
-    found = Comparison("digits", runs, [])
-    assert findings.sentences(found)[1] == "modo − static: no difference larger than noise"
-    assert "modo is worse" in " ".join(findings.verdict(found))
-    assert "not: what might be harm counts" in findings.caution(found)[0]
-    assert findings.caution(comparison(static=3.0, modo=1.0)) == []
+    found = Comparison("digits", {method: runs[method] for method in order}, [])
+    (below,) = (line for line in findings.sentences(found) if line.startswith("modo − static: "))
+    assert ("fit 0.200 ± " in below) is worse
+    assert ("no difference larger than noise" in below) is not worse
+    assert ("modo is worse" in " ".join(findings.verdict(found))) is worse
 
 
 def test_without_chance_no_noise_is_spoken_of() -> None:
@@ -111,7 +120,8 @@ def test_without_chance_no_noise_is_spoken_of() -> None:
 def test_one_seed_says_nothing_about_noise() -> None:
     found = comparison(static=3.0, modo=1.0)
     single = Comparison("digits", {m: runs[:1] for m, runs in found.runs.items()}, [])
-    assert findings.sentences(single) == ["modo − static: one seed cannot say"]
+    assert findings.sentences(single) == []
+    assert findings.verdict(single)[0].startswith("one seed cannot tell a difference from luck: 5")
     assert findings.best(single) == set()
 
 
@@ -197,11 +207,11 @@ def test_metrics_go_down_where_it_does_not() -> None:
     assert not any("…" in line for line in lines)
 
 
-def moving(method: str, last: float) -> StoredRun:
+def moving(method: str, last: float, first: float = 0.5) -> StoredRun:
     """A run of two objectives whose λ ends at (last, 1 − last)."""
     rows = [
         {"step": step, "loss/a": 1.0, "loss/b": 1.0, "weight/a": weight, "weight/b": 1 - weight}
-        for step, weight in enumerate((0.5, 0.502, last))
+        for step, weight in enumerate((first, first, last))
     ]
     config = RunConfig(task="digits", method=method, lr=0.1, steps=2, seed=0)
     return StoredRun(Path("x"), config, {}, table(rows), {"record": rows[-1]}, ("a", "b"))
@@ -219,9 +229,25 @@ def test_a_run_says_where_its_weights_hardly_moved(method: str, last: float, sai
 def test_a_comparison_says_whose_weights_hardly_moved() -> None:
     runs = {"static": [moving("static", 0.5)], "modo": [moving("modo", 0.5)] * 2}
     runs["mgda"] = [moving("mgda", 0.5), moving("mgda", 0.7)]
-    (line,) = findings.unmoved(Comparison("digits", runs, []))
+    (line,) = findings.about_weights(Comparison("digits", runs, []))
     assert line.startswith("λ stayed within 1 % of its start in every run of modo: in effect")
-    assert findings.unmoved(Comparison("digits", {"mgda": runs["mgda"]}, [])) == []
+    assert findings.about_weights(Comparison("digits", {"mgda": runs["mgda"]}, [])) == []
+
+
+def test_weights_that_are_all_on_one_objective_from_the_first_step_on_have_moved() -> None:
+    """The start is λ0, uniform here, not what was measured first."""
+    runs = {"static": [moving("static", 0.0, 0.0)] * 2, "mgda": [moving("mgda", 0.0, 0.0)] * 2}
+    told = findings.about_weights(Comparison("digits", runs, []))
+    assert told == ["mgda puts all weight on 'b' (at the end of every run)."]
+    lines = " ".join(drawn(*summary.render(runs["mgda"][0])))
+    assert "All weight is on 'b' at the end." in lines
+    assert "within 1 %" not in lines
+    runs["mgda"][1] = moving("mgda", 1.0)
+    assert findings.about_weights(Comparison("digits", runs, [])) == []
+    began = moving("modo", 0.25, 0.25)  # where λ0 was given
+    own = began.config.model_copy(update={"hyperparameters": {"weights": [0.25, 0.75]}})
+    assert unmoved(replace(began, config=own))
+    assert not unmoved(began)
 
 
 @pytest.mark.parametrize("order", [("static", "modo", "mgda"), ("modo", "mgda", "static")])
@@ -243,5 +269,5 @@ def test_no_method_is_judged_by_one_that_never_finished() -> None:
 
 
 def test_what_a_user_named_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    tables.plain_console().print("tasks.py:Two: losses [a]")
+    plain_console().print("tasks.py:Two: losses [a]")
     assert capsys.readouterr().out == "tasks.py:Two: losses [a]\n"

@@ -37,7 +37,7 @@ def test_a_front_is_trained_shown_and_saved(capsys: pytest.CaptureFixture[str]) 
     for text in (
         "stch: 4 of 4 points not dominated on test data; hypervolume 0.",
         "stch − static: hypervolume +0.",
-        "one seed cannot say",
+        "one seed cannot tell a difference from luck: 5 seeds at least to name one",
         "is derived from these runs",
         "Next: trimol report runs/concave-front",
     ):

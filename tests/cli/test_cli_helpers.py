@@ -37,6 +37,47 @@ def test_an_engine_that_is_wrong_fails(
     assert "WRONG by 1.0e-03: please report this" in capsys.readouterr().out
 
 
+OWN = """
+import torch
+from trimol.tasks import Data, Task
+
+
+class Clipped(Task):
+    name, objectives = "clipped", ("a", "b")
+
+    def model(self):
+        return torch.nn.Linear(3, 2)
+
+    def losses(self, model, batch):
+        out = model(batch[0])
+        if HOOK:
+            out.register_hook(lambda u: u.clamp(-1e-3, 1e-3))
+        return out.square().mean(0)
+
+    def data(self):
+        x = torch.randn(60, 3, generator=torch.Generator().manual_seed(0))
+        return Data(train=(x[:40],), test=(x[40:],))
+"""
+
+
+@pytest.mark.parametrize("hook", [False, True])
+def test_the_doctor_compares_a_step_on_a_task_of_ones_own_with_plain_backwards(
+    hook: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hook that clips is not linear: the weighted sum of clipped gradients is another step."""
+    (tmp_path / "own.py").write_text(f"HOOK = {hook}\n{OWN}")
+    task = f"{tmp_path / 'own.py'}:Clipped"
+    assert main(["doctor", task, "--methods", "mgda,static", "--batch-size", "8"]) == int(hook)
+    said = capsys.readouterr().out.replace("\n ", "")
+    verdict = "WRONG" if hook else "exact"
+    assert said.startswith(f"MGDA: {verdict}. Largest relative difference to 2 plain backwards: ")
+    assert "Static: exact." in said
+    assert main(["doctor", task, "--methods", "modo", "--json", "--batch-size", "8"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["task"] == "clipped"
+    assert found["checks"][0]["route"] == ("backwards" if hook else "tangents")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_knows_commands_tasks_methods_and_flags(
     shell: str, capsys: pytest.CaptureFixture[str]

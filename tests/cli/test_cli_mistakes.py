@@ -243,6 +243,6 @@ def test_a_metric_without_a_value_is_no_difference(capsys: pytest.CaptureFixture
     Path("line.py").write_text(
         f"{LINE}\n    def metrics(self, model, batch):\n        return {{'a': float('nan')}}\n"
     )
-    arguments = ["--methods", "static,modo", "--seeds", "2", "--steps", "2", "--jobs", "1"]
+    arguments = ["--methods", "static,modo", "--seeds", "5", "--steps", "2", "--jobs", "1"]
     assert main(["compare", "line.py", *arguments, "--quiet"]) == 0
     assert "Differences" in capsys.readouterr().out

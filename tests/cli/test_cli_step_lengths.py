@@ -1,6 +1,7 @@
 """One step size is not one step: `compare` says so where directions differ much in length."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from trimol.cli import _step_lengths as step_lengths
 from trimol.cli import compare
 from trimol.runs import Comparison, RunConfig, StoredRun
 from trimol.runs.store import table
+from trimol.training._optimizers import OptimizerName
 
 NAMES = ("fit", "slope")
 
@@ -18,6 +20,8 @@ def made_up(
     *,
     lr: float = 0.1,
     cosine: float = 0.0,
+    optimizer: OptimizerName | None = None,
+    task: str = "digits",
     **hyperparameters: float | str,
 ) -> StoredRun:
     """A run whose gradients are 3 and 4 long at its first measurement."""
@@ -32,7 +36,12 @@ def made_up(
     }
     last = {**first, "step": 10, "norm/fit": 1e6}
     config = RunConfig(
-        task="digits", method=method, lr=lr, steps=10, hyperparameters=hyperparameters
+        task=task,
+        method=method,
+        lr=lr,
+        steps=10,
+        hyperparameters=hyperparameters,
+        optimizer=optimizer,
     )
     return StoredRun(Path("x"), config, {}, table([first, last]), {"record": last}, NAMES)
 
@@ -48,6 +57,23 @@ def test_a_direction_that_is_much_longer_is_said_with_the_remedy() -> None:
         "that of static (at the first measurement): compare at step sizes of their own, or at one "
         "length, --set 'fairgrad.length=mean gradient' and so for each"
     )
+
+
+@pytest.mark.parametrize(
+    ("how", "lines"),
+    [
+        ({"optimizer": "sgd"}, 1),
+        ({"optimizer": "momentum"}, 1),
+        ({"optimizer": "adam"}, 0),
+        ({"optimizer": "rmsprop"}, 0),
+        ({"task": "poisson"}, 0),  # whose own optimizer is Adam
+    ],
+)
+def test_lengths_do_not_matter_where_the_optimizer_takes_them_out(
+    how: dict[str, Any], lines: int
+) -> None:
+    pair = made_up("static", (0.5, 0.5), **how), made_up("fairgrad", (5.0, 5.0), **how)
+    assert len(said(*pair)) == lines
 
 
 def test_nothing_is_said_at_one_length_nor_at_other_step_sizes() -> None:

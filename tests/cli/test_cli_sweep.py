@@ -145,8 +145,11 @@ def test_after_ctrl_c_and_a_kill_the_same_command_goes_on(tmp_path: Path, capsys
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ([], "settings must have something to try"),
+        (["--lr", "1"], "settings must have something to try"),
         (["--lr", "log:1"], "--lr must be like log:1e-3..10"),
+        (["--lr", "1e-4..1e-1"], "--lr must be log:1e-4..1e-1 (by ratio) or lin:1e-4..1e-1"),
+        (["--lr", "1..2:5"], "--lr must be log:1..2:5 (by ratio) or lin:1..2:5 (evenly), found"),
+        (["--set", "modo.gamma=.1..2"], "--set modo.gamma must be log:.1..2 (by ratio) or lin:.1"),
         (["--lr", "log:3..1"], "--lr must go from a number to a larger one, found log:3..1"),
         (["--lr", "0.1,-1"], "--lr must be a finite number above 0, found '-1'"),
         (["--schedule", "up"], "--schedule must be one of constant, linear, cosine, found 'up'"),
@@ -161,7 +164,6 @@ def test_after_ctrl_c_and_a_kill_the_same_command_goes_on(tmp_path: Path, capsys
         (["--lr", "log:1..2", "--search", "grid"], "lr must have a number of points for a grid"),
         (["--lr", "log:1..2", "--search", "best"], "--search must be one of grid, random, tpe"),
         (["--lr", "1,2", "--methods", "static,nobody"], "unknown method 'nobody'"),
-        (["--lr", "1,2", "--option", "held_out=false"], "must have validation data"),
         (["--lr", "1,2", "--prune", "halving", "--steps", "5"], "steps must be at least 9"),
     ],
 )

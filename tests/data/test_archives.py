@@ -148,6 +148,7 @@ def test_two_members_for_one_file(make, name: str, tmp_path: Path) -> None:
         ("top/one/" + "x" * 300 + ".jpg", "the name 'top/one/xxxx"),
         ("top/one/" + "ü" * 130 + ".jpg", "is too long"),
         ("x" * 300, "is too long"),
+        ("top/one/" + "a/" * 2100 + "2.jpg", "is too long"),
         ("top/one/a\x01b.jpg", "its member 'top/one/a\\x01b.jpg' has no name"),
         ("top/one/a", "has two members for one file, the second is 'top/one/a'"),
         ("top/one/a/2.jpg/3.jpg", "has two members for one file, the second is 'top/one/a/2.jpg/3"),

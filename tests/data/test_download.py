@@ -1,14 +1,17 @@
 """Downloads, from a server that misbehaves in every way."""
 
 import hashlib
+import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from trimol.data._files import fetch as files
 from trimol.data._files.datasets import BadData, File
 from trimol.data._files.fetch import DownloadFailed, Watch, download
 
@@ -28,8 +31,10 @@ class Mirror:
     status: int | None = None  # an error to answer with
     kind: str = "application/octet-stream"
     length: bool = True  # whether it says how much it will send
+    slow: str = ""  # what it sends byte by byte, a hundred a second: "headers" or "body"
     asked: list[str | None] = field(default_factory=list)
     address: str = ""
+    stopped: threading.Event = field(default_factory=threading.Event)
 
 
 def handler(mirror: Mirror) -> type[BaseHTTPRequestHandler]:
@@ -37,6 +42,9 @@ def handler(mirror: Mirror) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             wanted = self.headers.get("Range")
             mirror.asked.append(wanted)
+            if mirror.slow == "headers":
+                self.drip(b"HTTP/1.1 200 OK\r\nX-Long: " + CONTENT)
+                return
             if mirror.status is not None:
                 self.send_error(mirror.status)
                 return
@@ -52,7 +60,16 @@ def handler(mirror: Mirror) -> type[BaseHTTPRequestHandler]:
             if mirror.length:
                 self.send_header("Content-Length", str(len(body)))
             self.end_headers()
+            if mirror.slow == "body":
+                self.drip(body)
+                return
             self.wfile.write(body[: mirror.stop_after])
+
+        def drip(self, content: bytes) -> None:
+            for place in range(len(content)):
+                if mirror.stopped.wait(0.01):
+                    return
+                self.wfile.write(content[place : place + 1])
 
         def log_message(self, format: str, *arguments: object) -> None:
             """Say nothing."""
@@ -67,9 +84,10 @@ class Server(ThreadingHTTPServer):
 
 @pytest.fixture
 def serve() -> Iterator[object]:
-    servers = []
+    servers, mirrors = [], []
 
     def start(mirror: Mirror) -> Mirror:
+        mirrors.append(mirror)
         server = Server(("127.0.0.1", 0), handler(mirror))
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
         servers.append(server)
@@ -77,6 +95,8 @@ def serve() -> Iterator[object]:
         return mirror
 
     yield start
+    for mirror in mirrors:
+        mirror.stopped.set()
     for server in servers:
         server.shutdown()
         server.server_close()
@@ -249,3 +269,50 @@ def test_a_file_in_a_folder(serve, tmp_path: Path) -> None:
     path = download(inside, tmp_path, [serve(Mirror()).address])
     assert path == tmp_path / "splits" / "a.txt"
     assert [p.name for p in path.parent.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("slow", "said"),
+    [("headers", "no answer within 0 seconds"), ("body", "it sends less than 1000 bytes per s")],
+)
+def test_a_mirror_that_drips_counts_as_down(
+    serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: str, said: str
+) -> None:
+    monkeypatch.setattr(files, "_PATIENCE", 0.1)
+    dripping = serve(Mirror(slow=slow))
+    with pytest.raises(DownloadFailed, match=said):
+        fetch(tmp_path, dripping)
+    monkeypatch.setattr(files, "_PATIENCE", 30.0)
+    good = serve(Mirror())
+    assert fetch(tmp_path, good).read_bytes() == CONTENT
+    # What had come is kept.
+    assert (good.asked[0] is not None) == (slow == "body")
+
+
+def test_a_mirror_has_so_much_time_in_all(
+    serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_ALL_DAY", 0.0)
+    with pytest.raises(DownloadFailed, match="it took more than 0 hours"):
+        fetch(tmp_path, serve(Mirror()))
+
+
+def test_no_more_than_a_data_set_can_have_is_taken(
+    serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_MOST_BYTES", 1000)
+    with pytest.raises(DownloadFailed, match=r"thing\.gz"):
+        fetch(tmp_path, serve(Mirror(content=bytes(50_000_000))), file=UNSIZED)
+    assert (tmp_path / "things" / "thing.gz.part").stat().st_size < 2**20
+
+
+def test_a_link_planted_as_the_part_is_not_written_through(serve, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    for content in (b"", b"precious"):
+        victim.write_bytes(content)
+        (tmp_path / "things").mkdir(exist_ok=True)
+        (tmp_path / "things" / "thing.gz.part").symlink_to(victim)
+        with suppress(DownloadFailed):  # what it leads to is no beginning of the file
+            fetch(tmp_path, serve(Mirror()))
+        assert victim.read_bytes() == content
+        shutil.rmtree(tmp_path / "things")

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import trimol
 from trimol import Errors, measure
+from trimol._generators import Generators
 from trimol.errors._measure import short
 
 exact = settings(derandomize=True, deadline=None, max_examples=60)
@@ -205,18 +206,24 @@ def test_mode_left_as_found(training: bool) -> None:
 
 def test_random_state_put_back() -> None:
     model, losses = network()
-    loader = DataLoader(torch.randn(10, 3), batch_size=4, shuffle=True)  # type: ignore[arg-type]
-    random.seed(0)
-    np.random.seed(0)
-    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
-    first = measure(losses, model.parameters(), train=loader)
-    assert torch.equal(torch.get_rng_state(), states[0])
-    assert random.getstate() == states[1]
-    assert np.array_equal(np.random.get_state()[1], states[2])
+    own, of_loader = np.random.default_rng(0), torch.Generator().manual_seed(0)
+
+    def noisy(x: Tensor) -> Tensor:
+        return losses(x) * (random.random() + np.random.rand() + own.random())
+
+    loader: Any = DataLoader(
+        torch.randn(10, 3),  # type: ignore[arg-type]
+        batch_size=4,
+        shuffle=True,
+        generator=of_loader,
+    )
+    states = Generators(own, of_loader)
+    first = measure(noisy, model.parameters(), train=loader)
+    assert states.now().state_dict() == states.state_dict()
     # Which also makes it repeatable, dropout and all.
     model.load_state_dict(network()[0].state_dict())
-    torch.set_rng_state(states[0])
-    assert measure(losses, model.parameters(), train=loader) == first
+    states.put_back()
+    assert measure(noisy, model.parameters(), train=loader) == first
 
 
 def test_works_where_gradients_are_off() -> None:

@@ -35,7 +35,24 @@ def products_and_sums(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
     return torch.cat([torch.view_as_real(y).flatten(), (x @ v).tanh().flatten()])
 
 
-FUNCTIONS = (spectral, mixed, products_and_sums)
+def from_real(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
+    """Operators with a real input whose output is complex all the same."""
+    y = (x @ v).sigmoid() + 0.5
+    made = [
+        y ** (1.5 + 2j),
+        y ** w[0],
+        (1 + 2j) ** y,
+        2j * y,
+        y + 1j,
+        1j - y,
+        y / (1 + 1j),
+        w[1] / y,
+    ]
+    made += [y.to(w.dtype), torch.complex(y, y.sin()), y.neg() * w[0]]
+    return torch.view_as_real(torch.stack(made)).flatten(0, -2)
+
+
+FUNCTIONS = (spectral, mixed, products_and_sums, from_real)
 
 
 def built(function: Callable[..., Tensor], dtype: torch.dtype) -> tuple[Any, list[Tensor], Tensor]:

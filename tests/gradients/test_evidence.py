@@ -295,16 +295,6 @@ def test_draws_that_share_a_forward_pass(weighed: str, rows: bool) -> None:
     torch.testing.assert_close(gradients(evidence.scalar(WEIGHTS), params), want)
 
 
-def test_the_graph_is_freed_where_nothing_else_needs_it() -> None:
-    model = MultiTask()
-    draws = [model(x) for x in batches(2)]
-    Evidence(draws, list(model.parameters()), 3).product(WEIGHTS, keep_gradient=True)
-    draws[0].sum().backward()  # the user's backward still has this one to do
-    for vector in draws[1:]:
-        with pytest.raises(RuntimeError, match="a second time"):
-            vector.sum().backward()
-
-
 # -- hooks ---------------------------------------------------------------------------------------
 
 

@@ -1,30 +1,35 @@
 """G1ᵀ(G2 λ) without the gradients of linear layers' weights: the same numbers, less work."""
 
+from collections.abc import Callable
 from typing import Any
 
 import naive
 import pytest
 import torch
-from hypothesis import given
+import torch.nn.functional as F
+from hypothesis import example, given
 from hypothesis import strategies as st
 from test_blocks import Residual
 from test_factors import LARGE, Transposed, asked_for, large, losses_of
 from test_product import computed, expected, simplex
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 from torch.utils.checkpoint import checkpoint
 from zoo import ZOO
 
 import trimol
-from python_functions import Doubled
-from trimol.gradients import _factors, product
+from python_functions import Doubled, Stopped
+from trimol.gradients import _factors, gramian, product
 from trimol.gradients._factors import common
 from trimol.gradients._graph import record
+
+ALWAYS = {"SMALLEST": 0, "FEWEST": 0, "TOUCHED": LARGE}
 
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every linear layer of a test, however small, no gradient is made."""
-    for name, value in {"SMALLEST": 0, "FEWEST": 0, "TOUCHED": LARGE}.items():
+    for name, value in ALWAYS.items():
         monkeypatch.setattr(_factors, name, value)
 
 
@@ -146,7 +151,7 @@ def test_nasty_gradients(exponents: tuple[int, int], rows: tuple[int, int], zero
     given = torch.randn(rows[1], 4, generator=random, dtype=torch.float64) * (not zero)
     weight = nn.Parameter(torch.zeros(4, 6, dtype=torch.float64))
     edge = torch.autograd.graph.get_gradient_edge(weight)
-    layers = [_factors.Layer(weight, edge, x) for x in (one, two)]
+    layers = [_factors.Layer(weight, edge, x, turned=True) for x in (one, two)]
     found = layers[0].moved(layers[1], given)
     error = (found - one @ (given.T @ two).T).norm()
     assert error <= 1e-13 * one.norm() * two.norm() * given.norm()
@@ -184,3 +189,96 @@ def test_methods_deliver_the_same(kind: Any, monkeypatch: pytest.MonkeyPatch) ->
     for ours, usual in zip(*found, strict=True):
         torch.testing.assert_close(ours, usual, rtol=1e-5, atol=1e-7)
     assert not torch.equal(found[0][0], torch.full_like(found[0][0], 0.25))
+
+
+# -- pairs of uses ---------------------------------------------------------------------------------
+
+
+class Turned(nn.Module):
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight.T
+
+
+class Scaled(nn.Module):
+    def forward(self, weight: Tensor) -> Tensor:
+        return 3 * weight
+
+
+def parametrised(how: nn.Module, w: nn.Parameter) -> nn.Module:
+    layer = nn.Linear(1, 1, bias=False)
+    layer.weight = w
+    return parametrize.register_parametrization(layer, "weight", how, unsafe=True)
+
+
+# For each, which of the inputs below it takes.
+PARAMETRISED = {"identity": (nn.Identity(), 0), "turning": (Turned(), 1), "scaling": (Scaled(), 0)}
+# What is made of rows x, as long as W has columns, and y, as long as it has rows.
+USES: dict[str, Callable[[Tensor, Tensor, nn.Parameter], Tensor]] = {
+    "linear": lambda x, y, w: F.linear(x, w),
+    "turned": lambda x, y, w: y @ w,
+    "turned by T": lambda x, y, w: x @ w.T,
+    "turned twice": lambda x, y, w: y @ w.t().t(),
+    "on the left": lambda x, y, w: w @ x.T,
+    "turned on the left": lambda x, y, w: w.t() @ y.T,
+    "with a bias": lambda x, y, w: torch.addmm(w.detach()[0], y, w),
+    "bias alone": lambda x, y, w: torch.addmm(w[0], y, w.detach()),
+    "scaled by alpha": lambda x, y, w: torch.addmm(w.detach()[0], y, w, alpha=0.5, beta=2),
+    "scaled": lambda x, y, w: F.linear(x, 2 * w),
+    "scaled afterwards": lambda x, y, w: 2 * F.linear(x, w),
+    "sliced": lambda x, y, w: F.linear(x, w[:2]),
+    "sliced inputs": lambda x, y, w: y[:, :2] @ w[:2],
+    "one row": lambda x, y, w: x @ w[0],
+    "reused": lambda x, y, w: F.linear(x, w) * F.linear(x.flip(0), w),
+    "both ways": lambda x, y, w: F.linear(x, w).sum() * (y @ w),
+    "layer on layer": lambda x, y, w: F.linear(x, w).tanh() @ w,
+    "penalised": lambda x, y, w: F.linear(x, w) + w.square().sum(),
+    "sequences": lambda x, y, w: F.linear(x[None].expand(2, -1, -1), w),
+    "one sample": lambda x, y, w: w @ x[0],
+    "one repeated": lambda x, y, w: F.linear(x[:1].expand(4, -1), w),
+    "repeated": lambda x, y, w: torch.bmm(x[None], w.t().expand(1, -1, -1)),
+    "looked up": lambda x, y, w: F.embedding(torch.tensor([0, 1, 0]), w),
+    "no rows": lambda x, y, w: F.linear(x[:0], w).sum() + F.linear(x, w.detach()),
+    "stopped": lambda x, y, w: Stopped.apply(F.linear(x, w)) + 1,  # type: ignore[no-untyped-call]
+}
+
+
+@pytest.mark.parametrize("shape", [(5, 4), (4, 4)], ids=str)
+@given(
+    uses=st.tuples(*[st.sampled_from([*USES, *PARAMETRISED])] * 2),
+    rows=st.tuples(st.integers(2, 4), st.integers(2, 4)),
+    below=st.booleans(),
+)
+@example(uses=("linear", "turned"), rows=(3, 2), below=False)
+@example(uses=("turned", "linear"), rows=(3, 2), below=True)
+@example(uses=("linear", "no rows"), rows=(3, 2), below=False)
+@example(uses=("linear", "stopped"), rows=(3, 2), below=False)
+def test_every_pair_of_uses_of_one_weight(
+    shape: tuple[int, int], uses: tuple[str, str], rows: tuple[int, int], below: bool
+) -> None:
+    """A product of two uses, and the Gramian of either, are those of a backward of each loss."""
+    random = torch.Generator().manual_seed(0)
+
+    def drawn(*sizes: int) -> Tensor:
+        return torch.randn(sizes, generator=random, dtype=torch.float64)
+
+    w, lower = nn.Parameter(drawn(*shape)), nn.Parameter(drawn(3, sum(shape)))
+
+    layers = {use: parametrised(how, w) for use, (how, _) in PARAMETRISED.items()}
+
+    def losses(use: str, count: int) -> Tensor:
+        given = (drawn(count, 3) @ lower).tanh().split([shape[1], shape[0]], 1)
+        x = given if below else [each.detach() for each in given]
+        made = USES[use](*x, w) if use in USES else layers[use](x[PARAMETRISED[use][1]])
+        return drawn(3, made.numel()) @ made.flatten().sin() + lower.square().sum()
+
+    params = [w, lower]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**ALWAYS, "MOST": 0}.items():
+            patch.setattr(_factors, name, value)
+        patch.setattr(_factors.Layer, "once", 1.0)
+        first, second = (losses(use, count) for use, count in zip(uses, rows, strict=True))
+        assert_exact(first, second, params)
+        rows_of = naive.jacobian(first, params)
+        torch.testing.assert_close(
+            gramian(first, params), rows_of @ rows_of.T, rtol=1e-12, atol=1e-12
+        )

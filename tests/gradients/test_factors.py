@@ -190,7 +190,7 @@ def test_nasty_gradients(exponents: tuple[int, ...], rows: int, zero: bool, same
     given[2] *= not zero
     weight = nn.Parameter(torch.zeros(4, 6, dtype=torch.float64))
     edge = torch.autograd.graph.get_gradient_edge(weight)
-    found = _factors.Layer(weight, edge, x).gramian(list(given))
+    found = _factors.Layer(weight, edge, x, turned=True).gramian(list(given))
     want = (given.mT @ x).flatten(1)
     lengths = given.flatten(1).norm(dim=1) * x.norm()
     error = (found - want @ want.T).abs()

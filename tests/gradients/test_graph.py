@@ -70,16 +70,6 @@ def test_a_graph_deeper_than_the_recursion_limit() -> None:
     assert len(record(y, [x]).nodes) == 20_001
 
 
-def test_shares_says_whether_two_graphs_have_a_node_in_common() -> None:
-    x = leaf(3)
-    h = x.sin()
-    a, b, c = h.cos(), h.exp(), x.sin().exp()
-    first, second, third = (record(y, [x]) for y in (a, b, c))
-    assert first.shares(second)
-    assert second.shares(first)
-    assert not first.shares(third)  # the leaf alone does not count
-
-
 @pytest.mark.parametrize("inner", [True, False])
 def test_a_reentrant_checkpoint_is_an_error(inner: bool) -> None:
     block, head = nn.Linear(4, 4), nn.Linear(4, 4)

@@ -384,3 +384,18 @@ def test_a_reentrant_checkpoint_is_an_error() -> None:
     for count in (2, 5):
         with pytest.raises(ValueError, match=r"use_reentrant=True"):
             jacobian(several(y)[:count], block.parameters())
+
+
+@pytest.mark.parametrize("count", [3, 6])
+def test_outputs_whose_batched_backward_is_wrong(count: int) -> None:
+    """That of torch's group norm: where its mean and its deviation are used, too."""
+    x = torch.randn(5, 5, 5, dtype=torch.float64, requires_grad=True)
+    w, b = torch.randn(2, 5, dtype=torch.float64)
+    made = torch.native_group_norm(x * 1, w, b, 5, 5, 5, 1, 0.5)
+    flat = torch.cat([each.flatten() for each in made])
+    losses = torch.randn(count, len(flat), dtype=torch.float64) @ flat
+    naive.assert_rows(jacobian(losses, [x]), naive.jacobian(losses, [x]), 1e-12)
+    usual = torch.randn(count, made[0].numel(), dtype=torch.float64) @ made[0].flatten()
+    naive.assert_rows(jacobian(usual, [x]), naive.jacobian(usual, [x]), 1e-12)
+    assert rows._batch_width(record(losses, [x])) == 1
+    assert (rows._batch_width(record(usual, [x])) > 1) == (count > 3)

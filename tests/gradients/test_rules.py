@@ -372,12 +372,6 @@ for _title, _options in {
             (6, 3, 2),
             title=f"{_mode} {_title}",
         )
-case(
-    "SegmentReduceBackward0",
-    lambda x: torch.segment_reduce(x.clamp_max(0), "max", lengths=torch.tensor([2, 4])),
-    (6, 3),
-    title="ties",
-)
 
 # -- distances, recurrence, what does not move ---------------------------------------------------
 
@@ -785,6 +779,23 @@ def test_a_node_that_is_built_otherwise_leads_to_another_exact_route(
     assert found.route == "double-vjp"
     assert found.reason.startswith("no tangents: MulBackward0: ")
     naive.assert_product(found.values, naive.jacobian(first, [x]), vector[0], 1e-12)
+
+
+KINKS: dict[str, Callable[[Tensor], Tensor]] = {
+    "prelu at 0": lambda x: F.prelu(x, torch.tensor([0.3], dtype=x.dtype)),
+    "largest of equal entries": lambda x: torch.segment_reduce(
+        x, "max", lengths=torch.tensor([2, 4])
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_where_a_backward_and_its_derivative_take_different_sides_of_a_kink(name: str) -> None:
+    """What counts is what a backward of each loss gives."""
+    x = torch.tensor([0.0, 0.0, -1.0, 2.0, 0.0, 2.0], dtype=torch.float64, requires_grad=True)
+    losses, vector = projected(KINKS[name](x)), torch.randn(6, dtype=torch.float64)
+    found = directional(record(losses, [x]), [vector])
+    naive.assert_product(found.values, naive.jacobian(losses, [x]), vector, 1e-12)
 
 
 def test_nodes_that_do_not_tell_their_outputs_lead_to_another_exact_route() -> None:

@@ -127,7 +127,24 @@ def test_a_scaled_loss_is_unscaled_exactly() -> None:
 
 def test_a_derivative_of_its_gradient_is_refused_not_wrong() -> None:
     x, scale = leaf(3), leaf()
-    scalar = attached(torch.tensor(1.0), [x], [torch.ones(3)]) * scale
-    (gradient,) = torch.autograd.grad(scalar, x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
+    scalar = attached(torch.tensor(1.0), [x], [torch.ones(3)])
+    with pytest.raises(ValueError, match=r"^create_graph must be False: this method's grad"):
+        torch.autograd.grad(scalar, x, create_graph=True)
+    with pytest.raises(ValueError, match=r"^create_graph must be False"):
+        (scalar * scale).backward(create_graph=True)
+    with pytest.raises(ValueError, match=r"^create_graph must be False"):
+        torch.autograd.functional.hvp(
+            lambda x: attached(x.detach().sum(), [x], [torch.ones(3)]), x, torch.ones(3)
+        )
+    assert x.grad is None
+
+
+def test_a_second_backward_is_an_error_unless_the_first_one_keeps_the_graph() -> None:
+    x = leaf(3)
+    scalar = attached(torch.tensor(1.0), [x], [torch.ones(3)])
+    scalar.backward(retain_graph=True)
+    scalar.backward()
+    assert torch.equal(x.grad, torch.full((3,), 2.0))
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        scalar.backward()
+    assert torch.equal(x.grad, torch.full((3,), 2.0))

@@ -582,15 +582,8 @@ def beside_a_large_loss(kind: type[torch.autograd.Function], x: Tensor, w: Tenso
     return [1e12 * (x @ w).sin().sum(), y.mean(), y.sin().mean(), w.square().sum()]
 
 
-for _kind, _use in product((Reversed, Cubed), (through, beside_a_large_loss)):
-    add(
-        f"{_kind.__name__} {_use.__name__}",
-        partial(of, partial(_use, _kind)),
-        route="double-vjp",
-        impossible=("tangents",),
-    )
 for _kind, _use in product(
-    (CubedOnce, CubedDetached, CubedByNumPy), (through, beside_a_large_loss)
+    (Reversed, Cubed, CubedOnce, CubedDetached, CubedByNumPy), (through, beside_a_large_loss)
 ):
     add(
         f"{_kind.__name__} {_use.__name__}",
@@ -640,24 +633,18 @@ class HookedModule(nn.Module):
         return self.linear(x).sin()
 
 
-for _function in (hooked_tensor, hooked_node, hooked_small_loss):
+for _function in (hooked_tensor, hooked_node, hooked_small_loss, hook_that_detaches):
     add(
         _function.__name__.replace("_", " "),
         partial(of, _function),
-        route="double-vjp",
-        impossible=("tangents",),
+        route="backwards",
+        impossible=("tangents", "double-vjp"),
     )
-add(
-    "hook that detaches",
-    partial(of, hook_that_detaches),
-    route="backwards",
-    impossible=("tangents", "double-vjp"),
-)
 add(
     "hooked module",
     partial(behind_linear, HookedModule, (5, 4)),
-    route="double-vjp",
-    impossible=("tangents",),
+    route="backwards",
+    impossible=("tangents", "double-vjp"),
 )
 
 

@@ -1,8 +1,10 @@
 """One step on micro-batches is the step on their whole, for every method."""
 
 import copy
+import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -16,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 import trimol
 from covering import in_turn, one_of_each_kind
 from pair import meet, started
+from trimol._generators import Generators
 from trimol.methods._registry import get
 
 METHODS = [name for name in TABLE if get(name).needs != "representation"]
@@ -98,22 +101,23 @@ def test_micro_batches_of_different_sizes():
 def test_dropout_draws_the_same_numbers_again_and_none_more():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.Linear(8, 3)).double()
-    seen = {}
+    seen, own = {}, np.random.default_rng(0)
 
     def losses(part):
-        vector = (net(part[0]) - part[1]).square().mean(0)
+        scale = random.random() + np.random.rand() + own.random()
+        vector = (net(part[0]) - part[1]).square().mean(0) * scale
         assert torch.equal(seen.setdefault(id(part), vector.detach()), vector.detach())
         return vector
 
     _, micro = whole(0, 2)
-    random = torch.get_rng_state()
+    before = Generators(own)
     trimol.MoDo(net.parameters(), 3).accumulate(losses, micro).backward()
-    after = torch.get_rng_state()
-    torch.set_rng_state(random)
+    after = before.now().state_dict()
+    before.put_back()
     for draw in (1, 0):  # as the product goes over them
         for parts in micro:
             losses(parts[draw])
-    assert torch.equal(torch.get_rng_state(), after)
+    assert before.now().state_dict() == after
 
 
 @pytest.mark.parametrize("name", one_of_each_kind(METHODS))

@@ -3,6 +3,7 @@
 import inspect
 import pydoc
 import re
+from dataclasses import replace
 from functools import partial
 from typing import get_type_hints
 
@@ -13,6 +14,7 @@ from table import ROWS, TABLE
 
 import trimol
 from covering import in_turn, one_of_each_kind
+from trimol.methods._registry import outline
 from trimol.testing import CHECKS
 
 every_method = pytest.mark.parametrize("name", TABLE)
@@ -217,3 +219,125 @@ class TestWhatIsEasilyMistaken:
             method({"a": one, "b": two})
         with pytest.raises(ValueError, match=r"^losses\['b'\] must be a scalar, .* take its mean"):
             method({"a": one, "b": torch.stack([two, two]), "c": two})
+
+
+class TestASecondDerivativeOrBackward:
+    """As of a plain loss, or refused: for every method, with parameters that it does not weigh."""
+
+    @staticmethod
+    def made(name, trunk=False):
+        model = network()
+        method = make(name, model.trunk.parameters() if trunk else model.parameters())
+        before = method.weights
+        scalar = ROWS[name].call(method, model.step(method.draws))
+        return model, scalar, (method, ROWS[name].used(method, before))
+
+    @every_method
+    @pytest.mark.parametrize("trunk", [False, True])
+    def test_a_second_backward_is_an_error(self, name, trunk):
+        model, scalar, _ = self.made(name, trunk)
+        scalar.backward()
+        before = [param.grad.clone() for param in model.parameters()]
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            scalar.backward()
+        assert all(map(torch.equal, before, (param.grad for param in model.parameters())))
+
+    @every_method
+    def test_a_second_backward_that_was_announced_adds_the_same(self, name):
+        model, scalar, _ = self.made(name)
+        scalar.backward(retain_graph=True)
+        before = [param.grad.clone() for param in model.parameters()]
+        scalar.backward()
+        for old, param in zip(before, model.parameters(), strict=True):
+            torch.testing.assert_close(param.grad, 2 * old)
+
+    @every_method
+    def test_a_gradient_has_a_graph_or_is_refused(self, name):
+        """That of G λ, where it has one."""
+        model, scalar, (method, weights) = self.made(name)
+        params = list(model.parameters())
+        if "Attached" in scalar.grad_fn.name():
+            with pytest.raises(ValueError, match=r"^create_graph must be False: this method's g"):
+                torch.autograd.grad(scalar, params, create_graph=True)
+            with pytest.raises(ValueError, match=r"^create_graph must be False"):
+                scalar.backward(create_graph=True)
+            return
+        found = torch.autograd.grad(scalar, params, create_graph=True)
+        curved = torch.autograd.grad(sum(g.square().sum() for g in found), params)
+        losses = torch.stack(model.step(method.draws)[ROWS[name].moves_on].losses).mean(0)
+        plain = torch.autograd.grad(weights @ losses, params, create_graph=True)
+        expected = torch.autograd.grad(sum(g.square().sum() for g in plain), params)
+        for got, want in zip(curved, expected, strict=True):
+            torch.testing.assert_close(got, want)
+
+
+class TestTensorsThatNoMethodCanUse:
+    """One line, the same for every method."""
+
+    @every_method
+    def test_losses_whose_graph_was_freed(self, name):
+        """Where this release of torch does not tell, some methods leave it to backward()."""
+        model = network()
+        method, params = make(name, model.parameters()), list(model.parameters())
+        step = model.step(method.draws)
+        torch.autograd.grad(step.losses[0].sum(), params)
+        saved = params[0].exp().grad_fn._raw_saved_result
+        said = "^losses must have their graph, found one that a b"
+        if not hasattr(saved, "unpack_hook"):
+            said += "|backward through the graph a second time"
+        with pytest.raises((ValueError, RuntimeError), match=said):
+            ROWS[name].call(method, step).backward()
+
+    @every_kind
+    @pytest.mark.parametrize(
+        ("changed", "message"),
+        [
+            (lambda f: f.to_sparse(), "must be dense, found torch.sparse_coo$"),
+            (lambda f: f.to("meta"), "must hold numbers, found a tensor on 'meta'$"),
+        ],
+    )
+    def test_losses(self, name, changed, message):
+        model = network()
+        method = make(name, model.parameters())
+        step = model.step(method.draws)
+        step = replace(step, losses=[changed(losses) for losses in step.losses])
+        with pytest.raises((ValueError, TypeError), match=rf"^losses( \(draw 1\))? {message}"):
+            ROWS[name].call(method, step)
+
+    @every_kind
+    @pytest.mark.parametrize(
+        ("param", "message"),
+        [
+            (torch.ones(3).to_sparse(), "must be dense, found torch.sparse_coo at place 1$"),
+            (torch.ones(3, device="meta"), "must hold numbers, found one on 'meta' at place 1$"),
+            (torch.ones(3).long(), "must be floating point, found torch.int64 at place 1: leave "),
+        ],
+    )
+    def test_params(self, name, param, message):
+        with pytest.raises((ValueError, TypeError), match=f"^params {message}"):
+            make(name, [torch.ones(2, requires_grad=True), param])
+
+
+SWITCHES = [
+    (name, p.name) for name in TABLE for p in outline(name).parameters if p.types == ("bool",)
+]
+
+
+@pytest.mark.parametrize(("name", "switch"), SWITCHES, ids=":".join)
+def test_a_switch_is_true_or_false(name, switch):
+    for value in ("no", 1, None, 0.0, [True]):
+        with pytest.raises(ValueError, match=f"{switch} must be True or False, found "):
+            make(name, network().parameters(), **{switch: value})
+
+
+@every_kind
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_weights_of_a_state_are_finite(name, bad):
+    method = make(name, network().parameters())
+    before = {key: value.clone() for key, value in method.state_dict().items()}
+    state = {**before, "weights": before["weights"].clone()}
+    state["weights"][1] = bad
+    with pytest.raises(ValueError, match=r"weights of a state must be finite, found \["):
+        method.load_state_dict(state)
+    for key, value in method.state_dict().items():
+        assert torch.equal(value, before[key]) or not value.isfinite().all(), key

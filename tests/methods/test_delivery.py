@@ -14,11 +14,11 @@ from problems import batch, flat_gradient, naive_jacobian, network
 from table import TABLE
 
 import trimol
-from python_functions import Doubled, DoubledOnce
+from python_functions import Doubled
 from trimol.gradients._delivery import Delivery
 
 MEAN = "mean gradient"
-ROUTES = {"tangents": lambda x: 2 * x, "double-vjp": Doubled.apply, "backwards": DoubledOnce.apply}
+ROUTES = {"tangents": lambda x: 2 * x, "backwards": Doubled.apply}
 
 
 @pytest.mark.parametrize("route", ROUTES)

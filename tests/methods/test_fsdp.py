@@ -68,6 +68,8 @@ def sharded(net: Net, setting: str) -> Net:
         options["mp_policy"] = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
     for block in net.blocks:
         fully_shard(block, **options)
+    if setting == "ignored":  # of what is weighed and of what is not
+        options["ignored_params"] = {net.norm.weight, net.heads.bias}
     if setting != "blocks":
         fully_shard(net, **options)
     return net
@@ -116,16 +118,15 @@ def train(row: Row, setting: str, rank: int | None, world: int) -> Trained:
     for number in range(STEPS):
         optimizer.zero_grad()
         row.call(method, step(number)).backward()
-        for p in net.parameters():
-            if p.grad is not None and rank is not None and not isinstance(p, DTensor):
-                dist.all_reduce(p.grad)  # what nobody shards, nobody averages
-                p.grad /= world
         assert method.info is not None
         found["routes"].append(method.info.route)
         found["weights"].append(method.weights)
         found["losses"].append(method.info.losses)
         found["grads"].append([whole(p.grad) for p in net.parameters() if p.grad is not None])
-        if setting != "blocks":  # torch does not clip sharded and other gradients together
+        if setting not in (
+            "blocks",
+            "ignored",
+        ):  # torch does not clip sharded and other gradients together
             found["norms"].append(whole(nn.utils.clip_grad_norm_(net.parameters(), 1.0)))
         optimizer.step()
         if row.after is not None:
@@ -392,13 +393,13 @@ def resumed(name: str, rank: int | None, world: int, steps: range, folder: Path 
 
 # -- the processes --------------------------------------------------------------------------------
 
-SETTINGS = ("kept gathered", "blocks", "checkpoint", "half")
+SETTINGS = ("kept gathered", "blocks", "ignored", "checkpoint", "half")
 VARIANTS = ("mgda-chunk", "modo-simultaneous-length", "moco-length", "famo-length", "gradnorm")
 CASES = [
     *[(name, "trunk") for name in one_of_each_kind(TABLE)],
     *[(name, "all") for name in (*VARIANTS, "fairgrad-clipped")],
     *[(name, setting) for name in ("modo", "mgda") for setting in SETTINGS],
-    ("static", "blocks"),
+    *[(name, setting) for name in ("static", "upgrad") for setting in ("blocks", "ignored")],
 ]
 FOUR = [("modo", "copies"), ("mgda", "trunk"), ("mgda", "copies")]
 OTHER = [

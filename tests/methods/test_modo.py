@@ -1,3 +1,5 @@
+import warnings
+
 import pytest
 import torch
 from gramians import weights_and_products
@@ -188,13 +190,21 @@ def test_the_first_step_of_a_process_looks_for_no_hook_of_ours(monkeypatch):
     handle.remove()
 
 
-def test_simultaneously_the_second_draw_is_done_with():
+@pytest.mark.parametrize("draws", [1, 2])
+@pytest.mark.parametrize("simultaneous", [False, True])
+def test_terms_of_the_users_own_on_either_draw(simultaneous, draws):
     model = network()
-    modo = trimol.MoDo(model.parameters(), 3, gamma=0.1, simultaneous=True)
-    second = model.losses(TWO)
-    modo(model.losses(ONE), second)
-    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
-        second.sum().backward()
+    params = list(model.parameters())
+    modo = trimol.MoDo(params, 3, gamma=0.1, draws=draws, simultaneous=simultaneous)
+    each = [model.losses(batch(seed=seed)) for seed in range(draws)]
+    penalty = sum(losses.square().sum() for losses in each)
+    own = torch.autograd.grad(penalty, params, retain_graph=True)
+    want = torch.cat([g.reshape(-1) for g in own])
+    rows = torch.stack([naive_jacobian(losses, params) for losses in each]).mean(0)
+    before = modo.weights
+    (modo(*each) + penalty).backward()
+    weights = before if simultaneous else modo.weights
+    torch.testing.assert_close(flat_gradient(params), want + weights @ rows)
 
 
 def test_a_draw_that_is_none_keeps_the_weights_and_moves_on_the_other():
@@ -277,20 +287,19 @@ def test_auto_takes_the_same_path_whatever_all_losses_are_multiplied_by(scale):
 
 
 def test_auto_steps_by_a_running_mean_of_what_the_steps_before_saw():
-    """γ_t = 0.1 / (√t ŝ_t), ŝ with a memory of 0.99, from steps before t alone."""
+    """γ_t = 0.3 / (√t ŝ_t), ŝ with a memory of 0.99, from steps before t alone."""
     x = torch.zeros(2, dtype=torch.float64, requires_grad=True)
     modo = trimol.MoDo([x], 2, gamma="auto", weights=[0.6, 0.4])
     weights, total, share = torch.tensor([0.6, 0.4], dtype=torch.float64), 0.0, 0.0
     for step, sizes in enumerate([(1.0, 2.0), (2.0, 5.0), (1.0, 1.5), (0.5, 3.0)]):
         slopes = torch.tensor(sizes, dtype=torch.float64)
-        expected = 0.0 if step == 0 else 0.1 / (step**0.5 * total / share)
+        expected = 0.0 if step == 0 else 0.3 / (step**0.5 * total / share)
         assert float(modo.rate) == pytest.approx(expected, rel=1e-12)
         modo(slopes * x, slopes * x).backward()
         product = slopes.square() * weights  # orthogonal gradients
         weights = project(weights - expected * product)
         torch.testing.assert_close(modo.weights, weights, rtol=1e-12, atol=0)
-        spread = (product - product.mean()).norm().item()
-        total, share = 0.99 * total + 0.01 * spread, 0.99 * share + 0.01
+        total, share = 0.99 * total + 0.01 * product.norm().item(), 0.99 * share + 0.01
 
 
 def test_auto_does_not_explode_where_gradients_vanish():
@@ -302,7 +311,7 @@ def test_auto_does_not_explode_where_gradients_vanish():
     for _ in range(500):
         modo(1e-9 * x, 1e-9 * x)
     assert modo.largest.item() == largest
-    assert float(modo.rate) == pytest.approx(0.1 / (510**0.5 * 1e-3 * largest), rel=1e-12)
+    assert float(modo.rate) == pytest.approx(0.3 / (510**0.5 * 1e-3 * largest), rel=1e-12)
 
 
 def test_auto_where_no_objective_differs_from_another():
@@ -323,7 +332,7 @@ def test_auto_keeps_what_it_remembers_through_a_step_that_is_not_finite():
     with pytest.warns(RuntimeWarning, match="losses with NaN or infinity; λ is kept as it is"):
         modo(x[:3] * float("nan"), x[:3].square())
     after = modo.state_dict()
-    for name in ("weights", "spread", "largest", "updates"):
+    for name in ("weights", "scale", "largest", "updates"):
         assert torch.equal(after[name], before[name])
 
 
@@ -355,7 +364,8 @@ def test_auto_in_many_runs_at_once_is_auto_in_each():
 
 
 def test_auto_is_chosen_at_the_start():
-    modo = trimol.MoDo([torch.zeros(1, requires_grad=True)], 2)
+    assert trimol.MoDo([torch.zeros(1, requires_grad=True)], 2).gamma == "auto"
+    modo = trimol.MoDo([torch.zeros(1, requires_grad=True)], 2, gamma=0.01)
     with pytest.raises(ValueError, match="gamma must be 'auto' from the start, found it set after"):
         modo.gamma = "auto"
     with pytest.raises(ValueError, match="gamma must be 'auto' or a number, found 'fast'"):
@@ -365,3 +375,32 @@ def test_auto_is_chosen_at_the_start():
     auto.gamma = 0.5
     assert auto.rate == 0.5
     assert "gamma=0.5" in repr(auto)
+
+
+# -- λ that does not move, and weights of 0 -------------------------------------------------------
+
+
+def stepped(steps, scale, **options):
+    """What MoDo says in so many steps on two parallel losses of these sizes."""
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    modo, sizes = trimol.MoDo([x], ["a", "b"], **options), torch.tensor(scale)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(steps):
+            modo(sizes * x.sum(), sizes * 1.5 * x.sum())
+    return [str(each.message) for each in told]
+
+
+def test_weights_that_hardly_move_are_said_once():
+    (said,) = stepped(450, (1e-3, 2e-3), gamma=0.01)
+    assert said.startswith("MoDo: the weights are within 1 % of their start after 100 steps: this")
+    assert "unless gamma is made larger" in said
+    assert stepped(99, (1e-3, 2e-3), gamma=0.01) == []
+    assert not any("within 1 %" in each for each in stepped(450, (1e-3, 2e-3)))  # "auto"
+    assert stepped(450, (1.0, 1.0), gamma=0.0) == []  # static on purpose
+
+
+def test_a_weight_that_stays_0_is_said_once():
+    (said,) = stepped(450, (1.0, 100.0), gamma=0.01)
+    assert said.startswith("MoDo: the weight of 'b' was 0 in each of the last 100 steps: not train")
+    assert stepped(99, (1.0, 100.0), gamma=0.01) == []

@@ -126,3 +126,10 @@ def test_the_monitor_takes_the_names_and_losses_by_name():
     record = Monitor(losses, method, train=[torch.ones(4)], every=1).measure()
     assert (record["loss/near"], record["loss/far"]) == (4.0, 16.0)
     assert "cosine/near/far" in record
+
+
+@pytest.mark.parametrize("name", trimol.methods.names())
+def test_a_number_of_objectives_beyond_all_reason_is_one_line(name):
+    said = "objectives must be at most 100000, found 1000000000000"
+    with pytest.raises(ValueError, match=said):
+        trimol.methods.get(name)([torch.zeros(2, requires_grad=True)], 10**12)

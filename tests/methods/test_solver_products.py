@@ -10,7 +10,7 @@ from problems import flat_gradient, naive_jacobian
 from torch import Tensor, nn
 
 import trimol
-from python_functions import DoubledOnce
+from python_functions import Doubled
 from trimol._failures import BadValue
 from trimol.gradients import _product, _tangents
 from trimol.methods import replicated
@@ -278,7 +278,7 @@ def test_a_graph_without_tangents_is_solved_exactly():
     """A product by M backwards costs more than all gradients: one is enough to know."""
     net, method, _ = made(24)
     for seed in range(2):
-        method(DoubledOnce.apply(net.losses(net.batch(seed)))).backward()
+        method(Doubled.apply(net.losses(net.batch(seed)))).backward()
     assert method.info.products == 1
     assert method.info.gap == 0
 

@@ -120,7 +120,7 @@ def test_a_stop_changes_nothing_and_what_is_finished_is_read(
     assert again.rows == whole.rows
     assert again.notes == whole.notes
     assert not list((tmp_path / "stopped").rglob("summary.json"))  # the numbers are kept, not runs
-    monkeypatch.setattr(board, "trial", lambda *_, **__: pytest.fail("run again"))
+    monkeypatch.setattr(board, "contest", lambda *_, **__: pytest.fail("run again"))
     assert board.leaderboard(context(tmp_path / "stopped")).rows == whole.rows
 
 

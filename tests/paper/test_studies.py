@@ -33,7 +33,7 @@ def small(monkeypatch, tmp_path):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Figures take longer than what they show: their files are empty."""
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda _, file, **__: file.touch())
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda _, file, **__: None)
 
 
 @pytest.mark.slow

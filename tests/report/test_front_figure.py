@@ -146,7 +146,7 @@ def test_sentences_and_listing_say_what_the_points_do() -> None:
     assert first.startswith("static: 2 of 3 points not dominated on test data; hypervolume ")
     assert second.startswith("stch: 2 of 2 points not dominated on test data; hypervolume ")
     assert apart.startswith("stch − static: hypervolume −")
-    assert "one seed cannot say" in apart
+    assert "one seed cannot tell a difference from luck: 5 seeds at least" in apart
     assert "derived from these runs" in reference
     rows = {row[0]: row for row in listing(found, "static").rows}
     assert rows["2 ○"][1:] == (".50 .50", "9", "9", "beaten")
@@ -163,10 +163,13 @@ def test_models_that_a_given_reference_leaves_out_are_said() -> None:
 
 
 def test_several_seeds_have_intervals_and_a_verdict() -> None:
-    found = study(methods=("static", "stch"), seeds=4)
+    found = study(methods=("static", "stch"), seeds=5)
     first, _, apart, _ = sentences(found)
     assert "±" in first
     assert "lower by more than the noise" in apart or "no difference" in apart
+    few = sentences(study(methods=("static", "stch"), seeds=4))[2]
+    assert " ± " in few
+    assert "4 seeds cannot tell a difference from luck: 5 seeds at least" in few
     rows = {row[0]: row for row in listing(found, "stch").rows}
     assert "±" in rows["1"][2]
     assert listing(found, "stch").columns[-1] == "first seed's run"

@@ -121,11 +121,11 @@ def test_a_single_seed_is_warned_of(tmp_path):
 
 
 def test_the_headline_says_what_was_compared_and_what_differs_beyond_noise(tmp_path):
-    apart = [{"R_opt": 1e-3 + i * 1e-6, "R_gen": 0.1 * i, "E_ca": 0.2} for i in range(3)]
-    other = [{"R_opt": 2e-3 + i * 1.1e-6, "R_gen": 0.2 * i, "E_ca": 0.2} for i in range(3)]
+    apart = [{"R_opt": 1e-3 + i * 1e-6, "R_gen": 0.1 * i, "E_ca": 0.2} for i in range(5)]
+    other = [{"R_opt": 2e-3 + i * 1.1e-6, "R_gen": 0.2 * i, "E_ca": 0.2} for i in range(5)]
     first, second, third = summary.headline(ended(tmp_path, {"mgda": apart, "modo": other}))
     assert first == (
-        "2 methods on digits with 3 objectives: cross-entropy, MSE and Huber; 3 seeds each, "
+        "2 methods on digits with 3 objectives: cross-entropy, MSE and Huber; 5 seeds each, "
         "1000 steps of 64 samples."
     )
     assert second.startswith("modo is not better")
@@ -135,10 +135,10 @@ def test_the_headline_says_what_was_compared_and_what_differs_beyond_noise(tmp_p
 
 def test_the_headline_is_what_compare_prints(tmp_path):
     ends = {
-        "static": [{"R_opt": 1e-3 + i * 1e-6, "test_loss/MSE": 0.5 + 0.01 * i} for i in range(4)],
+        "static": [{"R_opt": 1e-3 + i * 1e-6, "test_loss/MSE": 0.5 + 0.01 * i} for i in range(5)],
         "modo": [
             {"R_opt": 1e-3 - i * 1e-6, "test_loss/MSE": 0.3 + 0.0101 * i, "R_gen": 2e-16}
-            for i in range(4)
+            for i in range(5)
         ],
     }
     found = ended(tmp_path, ends)
@@ -149,8 +149,8 @@ def test_the_headline_is_what_compare_prints(tmp_path):
 
 
 def test_the_baseline_of_the_headline_is_static_weighting(tmp_path):
-    ends = [{"test_loss/MSE": 0.5 + 0.01 * i} for i in range(4)]
-    worse = [{"test_loss/MSE": 0.9 + 0.011 * i} for i in range(4)]
+    ends = [{"test_loss/MSE": 0.5 + 0.01 * i} for i in range(5)]
+    worse = [{"test_loss/MSE": 0.9 + 0.011 * i} for i in range(5)]
     found = ended(tmp_path, {"modo": worse, "static": ends})
     assert "modo is worse than static (MSE +0.4" in summary.headline(found)[1]
 

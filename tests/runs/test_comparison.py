@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from trimol import _files
 from trimol.data import GrowingBatches
 from trimol.runs import (
     Interrupted,
@@ -19,7 +20,7 @@ from trimol.runs import (
 )
 from trimol.runs import _storage as files
 from trimol.runs._pool import execute_all
-from trimol.runs.comparison import Comparison, folder_name
+from trimol.runs.comparison import Comparison, folder_name, numbers
 from trimol.tasks import get, load
 from trimol.training import Diverged, Record, RunError, assess, start, train
 
@@ -90,14 +91,20 @@ def test_finished_runs_are_skipped(found: Comparison, monkeypatch: pytest.Monkey
 
 def test_rows(found: Comparison) -> None:
     rows = summarise(found)
-    assert [row["metric"] for row in rows] == [*NAMES, "E_ca_definition", "E_ca_unbiased"] * 2
-    assert [row["method"] for row in rows] == ["static"] * 10 + ["mgda"] * 10
-    gaps = [abs(run.record["R_gen"]) for run in found.runs["static"]]
-    row = rows[6]
-    assert (row["n"], row["paper"]) == (3, None)
-    assert row["mean"] == pytest.approx(statistics.mean(gaps), rel=1e-14)
-    assert row["std"] == pytest.approx(statistics.stdev(gaps))
-    assert row["ci"] == pytest.approx(4.302653 * statistics.stdev(gaps) / 3**0.5)
+    names = [*NAMES, "|R_gen|", "E_ca_definition", "E_ca_unbiased"]
+    assert [row["metric"] for row in rows] == names * 2
+    assert [row["method"] for row in rows] == ["static"] * 11 + ["mgda"] * 11
+    signed = [run.record["R_gen"] for run in found.runs["static"]]
+    for row, gaps in ((rows[6], signed), (rows[8], [*map(abs, signed)])):
+        assert (row["n"], row["paper"]) == (3, None)
+        assert row["mean"] == pytest.approx(statistics.mean(gaps), rel=1e-14)
+        assert row["std"] == pytest.approx(statistics.stdev(gaps))
+        assert row["ci"] == pytest.approx(4.302653 * statistics.stdev(gaps) / 3**0.5)
+
+
+def test_the_generalization_error_has_its_sign_and_is_compared_by_its_size() -> None:
+    found = numbers({"R_opt": 0.3, "R_pop": 0.1, "R_gen": -0.2})
+    assert found == {"R_opt": 0.3, "R_pop": 0.1, "R_gen": -0.2, "|R_gen|": 0.2}
 
 
 def test_both_readings_of_the_conflict(found: Comparison) -> None:
@@ -120,7 +127,7 @@ def test_rows_for_machines(found: Comparison) -> None:
 
 def test_differences_are_seed_by_seed(found: Comparison) -> None:
     rows = differences(found)
-    assert [row.metric for row in rows] == NAMES
+    assert [row.metric for row in rows] == [n for n in NAMES if n != "R_gen"] + ["|R_gen|"]
     assert {(row.method, row.baseline, row.n) for row in rows} == {("mgda", "static", 3)}
     pairs = zip(found.runs["mgda"], found.runs["static"], strict=True)
     values = [two.record["R_opt"] - one.record["R_opt"] for two, one in pairs]
@@ -280,13 +287,13 @@ def test_a_task_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_finished_run_is_read_once(found: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
-    original = Path.read_bytes
+    original = _files.read
 
     def counted(path: Path) -> bytes:
         read.append(path)
         return original(path)
 
-    monkeypatch.setattr(Path, "read_bytes", counted)
+    monkeypatch.setattr(_files, "read", counted)
     folder = found.runs["static"][0].path.parent
     again = compare("digits", ["static", "mgda"], folder=folder, seeds=3, steps=4)
     summarise(again)

@@ -56,7 +56,7 @@ def test_what_is_on_disk(finished: StoredRun) -> None:
     assert finished.objectives == ("cross-entropy", "MSE", "Huber")
     assert finished.environment["torch"] == torch.__version__
     assert finished.summary is not None
-    known = {"steps", "samples", "seconds", "measuring", "finished", "record", "digests"}
+    known = {"steps", "samples", "seconds", "measuring", "finished", "record", "digests", "task"}
     assert known == set(finished.summary)
     assert (finished.summary["steps"], finished.summary["samples"]) == (12, 12 * 64)
     assert finished.summary["record"] == finished.record

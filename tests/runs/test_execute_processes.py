@@ -23,7 +23,7 @@ def interrupted(rank: int, folder: Path) -> bool:
 
     def signalling(task: Digits, model: nn.Module, batch: Batch) -> Tensor:
         calls.append(model.training)
-        if rank == 1 and sum(calls) == 9:  # two draws a step
+        if rank == 1 and sum(calls) == 8 + 3 + 1:  # two draws a step; steps 2 and 4 are repeated
             os.kill(os.getpid(), signal.SIGTERM)
         return losses(task, model, batch)
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trimol._failures import BadValue
 from trimol.runs._preferences import FINEST, SHARED, even, thin
 
 
@@ -116,3 +117,11 @@ def test_a_jump_is_not_halved_for_ever() -> None:
         at += thin(at, reached, 4)
     firsts = sorted(p[0] for p in at)
     assert min(b - a for a, b in pairwise(firsts)) > FINEST / 2.1
+
+
+def test_a_thousand_objectives_have_preferences_up_to_a_limit() -> None:
+    at = np.array(even(3, 1500))
+    assert at.shape == (3, 1500)
+    np.testing.assert_allclose(at.sum(1), 1.0)
+    with pytest.raises(BadValue, match="points must be at most 1500 for 1500 losses, found 1501"):
+        even(1501, 1500)

@@ -5,6 +5,8 @@ import logging
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,6 +20,7 @@ import torch
 
 from trimol._extras import MissingExtra
 from trimol.cli import main
+from trimol.compare import _diagnose
 from trimol.paper import table3
 from trimol.runs import (
     Interrupted,
@@ -28,10 +31,7 @@ from trimol.runs import (
     store,
 )
 from trimol.runs import _cluster as clusters
-from trimol.runs import _final_runs as finals
-from trimol.runs import _near_best as near_best
 from trimol.runs import _ray as on_ray
-from trimol.runs import _trying as trying
 from trimol.runs._lock import InUse, locked
 from trimol.runs._storage import read_tensors
 from trimol.runs._together import Unit
@@ -239,13 +239,13 @@ def test_cancelled_runs_save_where_they_are_and_go_on(
     as_here(tmp_path / "here", runs, together=False)
 
 
-TUG = f"{Path(__file__).with_name('trial_tasks.py')}:Tug"
+TUG = f"{Path(__file__).parents[1] / 'compare' / 'contest_tasks.py'}:Tug"
 COMMANDS = {
     "sweep": "digits --methods static --lr 0.1,1 --steps 5 --option validation=200 "
     "--option hidden=8",
     "front": "concave --by stch --points 3 --steps 5",
-    "diagnose": f"{TUG} --methods mgda --trials 2 --steps 5 --batch-size 8 --seeds 2 "
-    "--tuning-seeds 1",
+    "diagnose": f"{TUG} --methods mgda --budget 14 --steps 5 --batch-size 8",
+    "tune": f"{TUG} --budget 6 --steps 5 --batch-size 8",
     "reproduce": "table3 --quick --seeds 2",
 }
 
@@ -257,12 +257,7 @@ def small_studies(
     load_script: Callable[[str], ModuleType],
 ) -> None:
     """Small searches, small images, and steps that cost the same each time."""
-    monkeypatch.setattr(trying, "REACHES", ((10**0.5,),))
-    monkeypatch.setattr(trying, "ROUNDS", 1)
-    monkeypatch.setattr(trying, "BEST", 1)
-    monkeypatch.setattr(near_best, "schedules", lambda candidate: [])
-    monkeypatch.setattr(trying.Trying, "_refine", lambda self: None)
-    monkeypatch.setattr(finals, "step_costs", lambda made: dict.fromkeys(made, 1.0))
+    monkeypatch.setattr(_diagnose, "step_costs", lambda made: dict.fromkeys(made, 1.0))
     monkeypatch.setattr(table3, "OPTIONS", {"hidden": 8, "validation": 100})
     monkeypatch.setattr("trimol.runs._pool.cores", lambda: 1)
     monkeypatch.setenv("TRIMOL_DATA", str(tmp_path / "data"))
@@ -448,3 +443,29 @@ def test_a_cluster_that_does_not_start_is_one_line(error: Exception) -> None:
 def test_a_fault_of_ours_keeps_its_traceback() -> None:
     with pytest.raises(AttributeError):
         clusters._connect(object(), None, 1)
+
+
+LISTENING = """
+import psutil
+from trimol.runs._cluster import connect
+
+connect("ray", 1)
+family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+for process in family:
+    for each in process.net_connections("inet"):
+        if each.status == psutil.CONN_LISTEN:
+            print(each.laddr.ip)
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_started_here_listens_on_loopback_alone() -> None:
+    """In a process of its own, as this one is connected to another."""
+    told = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    ended = subprocess.run(
+        [sys.executable, "-c", LISTENING], capture_output=True, text=True, env=told
+    )
+    assert ended.returncode == 0, ended.stderr
+    found = ended.stdout.split()
+    assert len(found) > 3
+    assert {address.removeprefix("::ffff:") for address in found} == {"127.0.0.1"}

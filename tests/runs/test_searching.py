@@ -2,17 +2,19 @@
 
 import json
 import math
+import os
 import shutil
 import sys
 from pathlib import Path
+from random import Random
 
 import optuna
 import pytest
 from sweep_tasks import write
 
 from trimol._extras import MissingExtra
-from trimol.runs import Sweep, SweepPlan, store, sweep
-from trimol.runs._proposals import JOURNAL
+from trimol.runs import StoreError, Sweep, SweepPlan, store, sweep
+from trimol.runs._proposals import JOURNAL, TrialJournal
 from trimol.runs._trials import Trial
 from trimol.runs.study import load
 from trimol.training import Diverged
@@ -132,6 +134,62 @@ def test_a_lost_journal_is_written_again(task: str, whole: Sweep, tmp_path: Path
     assert journal(tmp_path) == journal(whole.folder)
 
 
+@pytest.mark.parametrize("lines", [0, 1, 2], ids=["whole", "no seal at its end", "nor a trial"])
+def test_a_flipped_bit_of_the_journal_is_named_or_harmless(
+    whole: Sweep, tmp_path: Path, lines: int
+) -> None:
+    content, file, dice = (whole.folder / JOURNAL).read_bytes(), tmp_path / JOURNAL, Random(lines)
+    content = b"".join(content.splitlines(keepends=True)[: -lines or None])
+    file.write_bytes(content)
+    names, trials = [f"curves: {method}" for method in whole.plan.methods], journal(tmp_path)
+    plans = [TrialJournal(file).plan(name) for name in names]
+    assert all(plans)
+    # Behind the last digest there is a trial, at most, that a kill left: the next digest has it.
+    sealed, named = content.rfind(b"\n", 0, content.rfind(b"trimol-sha256:")), 0
+    said: set[str] = set()
+    for _ in range(150):
+        flipped = bytearray(content)
+        flipped[dice.randrange(len(content) if lines == 0 else sealed)] ^= 1 << dice.randrange(8)
+        file.write_bytes(flipped)
+        try:
+            opened = TrialJournal(file)
+            assert [opened.plan(name) for name in names] == plans
+            assert journal(tmp_path) == trials
+        except StoreError as error:
+            said.add(str(error))
+            named += 1
+    assert named > 120
+    (line,) = said
+    assert line.startswith(f"{file} is damaged or not ours")
+
+
+def test_a_journal_that_is_no_file_of_its_own_is_refused(task: str, tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("half a line")
+    (tmp_path / JOURNAL).symlink_to(tmp_path / "victim")
+    with pytest.raises(StoreError, match=r"cannot write .*optuna.journal: "):
+        sweep(plan(task), tmp_path)
+    assert (tmp_path / "victim").read_text() == "half a line"
+    (tmp_path / JOURNAL).unlink()
+    os.mkfifo(tmp_path / JOURNAL)
+    with pytest.raises(StoreError, match=r"cannot write .*optuna.journal: it is not a regular"):
+        sweep(plan(task), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "summary.json"])
+def test_a_trial_that_is_trained_again_is_named(
+    task: str, whole: Sweep, tmp_path: Path, name: str
+) -> None:
+    folder = shutil.copytree(whole.folder, tmp_path / "again")
+    run = sorted((folder / "tuning-only").glob("curves-modo-*"))[0]
+    (run / "checkpoint.pt").unlink(missing_ok=True)
+    (run / name).unlink()
+    with pytest.warns(RuntimeWarning) as said:
+        again = sweep(plan(task), folder)
+    line = f"{run / name} is gone: the run is made again from its last checkpoint, or from its"
+    assert [str(each.message) for each in said] == [f"{line} start"]
+    assert told(again) == told(whole)
+
+
 def test_another_search_has_another_folder(task: str, tmp_path: Path) -> None:
     sweep(plan(task, trials=1), tmp_path)
     with pytest.raises(store.StoreError, match=r"another search \(steps differ\)"):
@@ -236,11 +294,16 @@ def test_test_data_are_never_looked_at(task: str, whole: Sweep, tmp_path: Path) 
         assert not [name for name in run.record if "test" in name]
 
 
-def test_without_validation_data_nothing_is_searched(task: str) -> None:
-    with pytest.raises(ValueError, match="must have validation data to choose a setting by"):
-        plan(task, options={"held_out": False})
-    with pytest.raises(ValueError, match=r"by the task's option validation$"):
-        SweepPlan("digits", ["static"], steps=1, lr=[1, 2])
+def test_without_validation_data_samples_of_train_serve_as_such(task: str, tmp_path: Path) -> None:
+    own = {"settings": {}, "schedule": None, "trials": None, "lr": [0.1, 0.2]}
+    found = sweep(plan(task, **own, options={"held_out": False}), tmp_path)
+    runs = [store.load(folder) for trial in found.trials for folder in trial.folders]
+    assert {run.config.hold_out for run in runs} == {found.plan.held_out} != {0}
+    for run in runs:
+        assert not [name for name in run.record if "test" in name]
+    assert SweepPlan("digits", ["static"], steps=1, lr=[1, 2]).held_out == 1437 // 5
+    with pytest.raises(ValueError, match="must have validation data to choose settings on, found"):
+        SweepPlan("quadratic", ["static"], steps=1, options={"samples": 9})
 
 
 def test_goals_are_the_tasks_where_it_has_some(task: str, tmp_path: Path) -> None:
@@ -347,7 +410,7 @@ def test_a_search_is_a_study_with_a_command_that_repeats_it(whole: Sweep) -> Non
     ("given", "said"),
     [
         ({"lr": "log:0..1"}, "static.lr must begin above 0 to go by ratio"),
-        ({"lr": None, "schedule": None, "settings": {}}, "something to try"),
+        ({"lr": [0.1], "schedule": None, "settings": {}}, "something to try"),
         ({"settings": {"stch": {"mu": [1]}}}, "settings must be of static, modo, found 'stch'"),
         ({"settings": {"modo": {"gamma": [-1.0]}}}, "gamma must be a finite number"),
         (

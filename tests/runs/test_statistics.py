@@ -1,6 +1,7 @@
 """What a few seeds allow to say: against scipy's own tests, and by simulation."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -33,10 +34,19 @@ def test_intervals_are_scipys(values: list[float]) -> None:
     assert found == pytest.approx(want, rel=1e-6, abs=1e-6)
 
 
-def test_p_values_are_scipys() -> None:
+@pytest.mark.parametrize("n", [2, 5, 6])
+def test_p_values_are_scipys_or_the_chance_of_collapses(n: int) -> None:
+    """Against every way in which n differences are −1, 0 (at twice the chance) and 1."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_all = [
+            (abs(np.mean(each)) / (np.std(each, ddof=1) / n**0.5) if any(each) else 0.0)
+            for each in product((-1, 0, 0, 1), repeat=n)
+        ]
     for seed in range(5):
-        values = np.random.default_rng(seed).normal(0.5, 1, size=6)
-        assert p_value(list(values)) == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+        values = np.random.default_rng(seed).normal(2.0, 1, size=n)
+        found = stats.ttest_1samp(values, 0)
+        chance = np.mean(np.array(of_all) >= found.statistic)
+        assert p_value(list(values)) == pytest.approx(max(found.pvalue, chance))
 
 
 def test_one_seed_says_nothing_about_its_spread() -> None:
@@ -46,7 +56,7 @@ def test_one_seed_says_nothing_about_its_spread() -> None:
 
 def test_differences_without_spread() -> None:
     assert p_value([0.0, 0.0]) == 1
-    assert p_value([0.5, 0.5]) == 0
+    assert p_value([0.5] * 5) == pytest.approx(2 / 4**5)
     assert p_value([0.5, 0.5], resolution=0.5) == 1
     assert p_value([-0.5, -0.5], resolution=0.25) == pytest.approx(2 * stats.t.sf(8**0.5, 1))
     assert interval([0.5, 0.5], resolution=0.25) == pytest.approx(stats.t.ppf(0.975, 1) / 32**0.5)

@@ -119,10 +119,7 @@ def test_a_write_that_fails_leaves_the_old_file(
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    if where == "fsync":
-        monkeypatch.setattr(os, "fsync", full)
-    else:
-        monkeypatch.setattr(Path, where, full)
+    monkeypatch.setattr(Path if where == "replace" else os, where, full)
     with pytest.raises(StoreError, match=r"cannot write .*a.json: No space left on device"):
         files.write_json(file, {"new": 2})
     monkeypatch.undo()

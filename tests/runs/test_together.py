@@ -687,6 +687,7 @@ def test_a_warning_is_said_once(tmp_path: Path, recwarn: pytest.WarningsRecorder
     assert 1 <= len([w for w in recwarn if "look out" in str(w.message)]) <= 4
 
 
+@pytest.mark.filterwarnings("ignore:MoDo. the weight of")
 def test_a_formula_diverges_together_when_it_does_alone(tmp_path: Path) -> None:
     """Losses overflow long before gradients do."""
     listed = [

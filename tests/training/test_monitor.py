@@ -2,11 +2,12 @@
 
 import json
 import pathlib
+import random
 import re
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -16,6 +17,7 @@ from torch.multiprocessing.spawn import start_processes
 
 import trimol
 from pair import meet, started
+from trimol._generators import Generators
 from trimol.training.monitor import Monitor, SinkFailed
 from trimol.training.records import Record, from_errors
 
@@ -194,37 +196,29 @@ def test_a_resumed_loop_measures_at_the_same_steps(options: dict[str, Any]) -> N
     whole.run(9)
     first = Loop(**options)
     first.run(4)
-    random = torch.get_rng_state()
+    drawn = torch.get_rng_state()
     resumed = Loop(**options)
     for part in ("model", "method", "optimizer"):
         getattr(resumed, part).load_state_dict(getattr(first, part).state_dict())
     resumed.monitor.load_state_dict(json.loads(json.dumps(first.monitor.state_dict())))
-    torch.set_rng_state(random)
+    torch.set_rng_state(drawn)
     resumed.run(5)
     assert first.records + resumed.records == whole.records
 
 
+def test_measuring_changes_no_random_numbers() -> None:
+    own = np.random.default_rng(0)
+
+    def draw(*_: Any) -> dict[str, float]:
+        return {"noise": random.random() + np.random.rand() + torch.rand(()).item() + own.random()}
+
+    loop = Loop(metrics=draw, sinks=[draw])
+    before = Generators(own)
+    loop.monitor.measure()
+    assert before.now().state_dict() == before.state_dict()
+
+
 # --- sinks ----------------------------------------------------------------------------------------
-
-
-def test_weights_that_hardly_moved_are_said_once() -> None:
-    x = torch.tensor([1.0, 2.0], requires_grad=True)
-    small = 1e-3
-
-    def losses(z: Tensor) -> Tensor:
-        return small * (x - z).square()
-
-    for method, says in ((trimol.MoDo([x], 2), True), (trimol.Static([x], 2), False)):
-        monitor = Monitor(losses, method, train=[torch.zeros(2)], every=60)
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            for _ in range(240):
-                method(*[losses(torch.zeros(2)) for _ in range(method.draws)]).backward()
-                monitor.step()
-        said = [str(each.message) for each in told if "within 1 %" in str(each.message)]
-        assert len(said) == says
-        assert not says or said[0].startswith("MoDo: the weights are within 1 % of their start aft")
-        assert not says or "120 steps" in said[0]
 
 
 def full_disk(record: Record) -> None:
@@ -252,6 +246,35 @@ def test_a_sink_cannot_change_the_record() -> None:
     loop.monitor.step()
     assert loop.records == [loop.monitor.last]
     assert loop.records[0]["step"] == 1
+
+
+class FullDisk:
+    """As TensorBoard's: what failed in writing fails again in closing."""
+
+    def __init__(self, *, at_once: bool) -> None:
+        self.at_once = at_once
+
+    def __call__(self, record: Record) -> None:
+        if self.at_once:
+            raise OSError("no space left")
+
+    def close(self) -> None:
+        raise OSError("still no space left")
+
+
+def test_closing_does_not_hide_what_ended_the_loop() -> None:
+    after = Closed()
+    monitor = Loop(every=1, sinks=[FullDisk(at_once=True), after]).monitor
+    said = r"^sink FullDisk failed at step 1: OSError: no space left$"
+    with pytest.raises(SinkFailed, match=said), monitor:
+        monitor.step()
+    assert after.closed
+    with pytest.raises(ZeroDivisionError), monitor:
+        _ = 1 / 0
+    monitor = Loop(every=1, sinks=[FullDisk(at_once=False)]).monitor
+    said = r"^sink FullDisk failed when it was closed: OSError: still no space left$"
+    with pytest.raises(SinkFailed, match=said), monitor:
+        monitor.step()
 
 
 class Closed:

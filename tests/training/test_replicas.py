@@ -1,5 +1,8 @@
 """Replicas in one program against the ordinary runs of the same seeds."""
 
+import random
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -328,6 +331,42 @@ def test_dropout_cannot_be_that_of_the_single_runs():
     task = Small(lambda: nn.Sequential(nn.Linear(4, 8), nn.Dropout(), nn.Linear(8, 2)))
     with pytest.raises(NotReplicable, match=r"task 'small' cannot .* one by one"):
         Replicas(task, "static", seeds=SEEDS, batch_size=6).train(1)
+
+
+class Drawing(Small):
+    """Draws, counts, or replaces a buffer: what replicas would share, or lose."""
+
+    def __init__(self, kind):
+        super().__init__(lambda: nn.Sequential(nn.Linear(4, 8), Centred(kind), nn.Linear(8, 2)))
+        self.kind, self.own, self.calls = kind, np.random.default_rng(0), 0
+
+    def losses(self, model, batch):
+        draws = {"python": random.random, "numpy": np.random.rand, "own": self.own.random}
+        draws |= {"counter": lambda: self.calls}
+        self.calls += self.kind == "counter" and model.training
+        scale = draws[self.kind]() if self.kind in draws else 1.0
+        return [(1 + scale) * loss for loss in super().losses(model, batch)]
+
+
+class Centred(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.kind = kind
+        self.register_buffer("mean", torch.zeros(()))
+
+    def forward(self, x):
+        if self.kind == "buffer" and self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean()
+        if self.kind == "tensor":
+            self.kept = getattr(self, "kept", 0) + x.detach().mean()
+        return x - self.mean
+
+
+@pytest.mark.parametrize("kind", ["python", "numpy", "own", "counter", "buffer", "tensor"])
+def test_what_a_task_draws_or_remembers_is_one_run_s(kind):
+    with pytest.raises(NotReplicable, match="one by one"):
+        Replicas(Drawing(kind), "static", seeds=SEEDS, batch_size=6).train(1)
+    Replicas(Drawing("nothing"), "static", seeds=SEEDS, batch_size=6).train(1)
 
 
 def test_a_replica_that_diverges_leaves_the_others_alone():

@@ -53,6 +53,18 @@ class Noisy(Means):
         return super().losses(model, (nn.functional.dropout(z, 0.2, model.training),))
 
 
+class Remembering(Means):
+    """The same with random numbers and a counter of the task's own."""
+
+    def __init__(self):
+        self.own, self.calls = torch.Generator().manual_seed(0), 0
+
+    def losses(self, model, batch):
+        self.calls += model.training
+        scale = 1 + torch.rand((), generator=self.own) + self.calls
+        return super().losses(model, batch) / scale
+
+
 RUN = {"steps": STEPS, "batch_size": BATCH, "lr": LR}
 
 
@@ -65,6 +77,13 @@ def shares():
     """What a batch of step t weighs in x_T: (1 − αa)^{T−1−t}."""
     a, _ = pull()
     return (1 - LR * a) ** torch.arange(STEPS - 1, -1, -1).double()
+
+
+def test_both_runs_of_a_twin_draw_and_count_alike():
+    same = Means().data().train[0][:1]
+    found = stability(Remembering(), "static", twins=4, pool=2, place=0, substitute=(same,), **RUN)
+    assert not found.batched
+    assert found.distances.eq(0).all()
 
 
 def test_every_twin_follows_the_closed_form():

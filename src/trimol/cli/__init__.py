@@ -20,9 +20,12 @@ from trimol._extras import require
 from trimol._outline import first_line
 from trimol._registration import announced
 from trimol._version import __version__
+from trimol.cli._lines import echo, own_streams
 from trimol.cli._reporting import INTERRUPTED, TERMINATED, UsageError, known_name, reported, speaks
+from trimol.cli._supervision import supervised
 
-_RUNS = ("run", "compare", "diagnose", "sweep", "front", "report", "plan")
+_OF_TASKS = ("run", "compare", "diagnose", "tune", "sweep", "front")
+_RUNS = (*_OF_TASKS, "report", "plan")
 _LISTS = ("methods", "tasks", "data")
 _HELPERS = ("doctor", "completion")
 COMMANDS = {
@@ -49,10 +52,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
+    alone = arguments is None and given[:1] and given[0] in _OF_TASKS
+    marker = supervised() if alone else None
     unheard = redirect_stdout(io.StringIO())
     heard: AbstractContextManager[object] = nullcontext() if speaks() else unheard
-    with heard:
-        code = reported(lambda: _run(given))
+    try:
+        with heard, own_streams():
+            code = reported(lambda: _run(given))
+    finally:
+        if marker is not None:
+            marker.set()
     if code in (INTERRUPTED, TERMINATED):
         _end_in_peace()
     return code
@@ -68,10 +77,10 @@ def _run(given: Sequence[str]) -> int:
     _check_texts(given)
     name = given[0] if given else "--help"
     if name in ("-h", "--help", "help"):
-        print(_help())
+        echo(_help())
         return 0
     if name == "--version":
-        print(f"trimol {__version__}")
+        echo(f"trimol {__version__}")
         return 0
     known_name("command", name, COMMANDS)
     for package in ("tyro", "rich"):

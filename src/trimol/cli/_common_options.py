@@ -75,6 +75,13 @@ On = Annotated[
         "share the folders of the runs, and of your task."
     ),
 ]
+Current = Annotated[
+    UseAppendAction[Texts],
+    arg(
+        metavar="NAME=VALUE",
+        help="What you have now, tried first: --current weights=1,0.1,5 --current lr=3e-4.",
+    ),
+]
 Retry = Annotated[
     bool,
     arg(

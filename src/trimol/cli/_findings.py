@@ -4,32 +4,34 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from trimol.report._numbers import interval, number
-from trimol.report._runs import still
+from trimol.report._numbers import interval
+from trimol.report._runs import weights_told
 from trimol.runs._sentences import compared as said
+from trimol.runs._significance import too_few
 from trimol.runs.comparison import (
     DEFINITION,
-    ERRORS,
+    JUDGED,
+    SIZE,
     STEPS,
     UNBIASED,
     Comparison,
     Difference,
     differences,
     summarise,
+    usual_baseline,
 )
 from trimol.runs.store import StoredRun
 from trimol.runs.study import Row
 from trimol.runs.verdict import judge_runs, ways_of
 from trimol.tasks.task import Better
 
-SEEDS = 5  # enough for Student's t to be no longer the larger part of an interval
 # One number of all seeds: they have no spread, and are for machines (--json).
 OVER_SEEDS = (DEFINITION, UNBIASED)
 
 
 def rows_of_seeds(rows: Sequence[Row]) -> list[Row]:
-    """The rows that are means over seeds; what the steps did has a table of its own."""
-    return [row for row in rows if row["metric"] not in (*OVER_SEEDS, *STEPS)]
+    """The rows of the table: means over seeds; what the steps did has a table of its own."""
+    return [row for row in rows if row["metric"] not in (*OVER_SEEDS, *STEPS, SIZE)]
 
 
 def best(compared: Comparison) -> set[tuple[str, str]]:
@@ -57,19 +59,9 @@ def verdict(compared: Comparison) -> list[str]:
     return said(*judge_runs(finished)) if len(finished) > 1 else []
 
 
-def unmoved(compared: Comparison) -> list[str]:
-    """Which methods were static weighting in effect."""
-    return still(compared.runs)
-
-
-def caution(compared: Comparison) -> list[str]:
-    """Why the verdict may call something worse that is not among the `sentences`."""
-    finished = _finished(compared)
-    if len(finished) < 2 or not any(gain.worse for gain in judge_runs(finished)[0].gains):
-        return []
-    return [
-        "(corrected for the number of comparisons; “worse” above is not: what might be harm counts)"
-    ]
+def about_weights(compared: Comparison) -> list[str]:
+    """Which methods were static weighting in effect, or weighed one objective alone."""
+    return weights_told(compared.runs)
 
 
 def _finished(compared: Comparison) -> dict[str, list[StoredRun]]:
@@ -79,7 +71,7 @@ def _finished(compared: Comparison) -> dict[str, list[StoredRun]]:
 
 def _ways(compared: Comparison) -> dict[str, Better]:
     """The numbers of which it is known which way is better."""
-    lower: dict[str, Better] = dict.fromkeys([*objectives(compared), *ERRORS], "lower")
+    lower: dict[str, Better] = dict.fromkeys([*objectives(compared), *JUDGED], "lower")
     return {**lower, **ways_of(compared.runs)}
 
 
@@ -89,33 +81,22 @@ def objectives(compared: Comparison) -> tuple[str, ...]:
 
 
 def sentences(compared: Comparison) -> list[str]:
-    """A line for every method but the first: what differs from the first by more than the noise."""
-    looked = differences(compared)
-    if looked and all(difference.fixed for difference in looked):
-        return []  # there is no noise: the verdict has them as they are
-    first, *others = compared.runs
-    return [
-        _sentence(method, first, [d for d in looked if d.method == method]) for method in others
-    ]
+    """A line for every method but the baseline: what differs from it by more than the noise.
 
-
-def few_seeds(rows: Sequence[Row]) -> str:
-    """That more seeds are wanted, where few leave an interval wider than its number; else empty.
-
-    >>> row = {"method": "modo", "metric": "f1", "n": 2, "mean": 3.0, "ci": 103.0}
-    >>> few_seeds([row])
-    'From 2 seeds intervals are wide (modo f1: 3 ± 103): --seeds 5 makes them narrower.'
-    >>> few_seeds([{**row, "ci": 0.5}])
-    ''
+    The differences are those of the verdict; where that has told all there is to say, none.
     """
-    wide = [row for row in rows if row["ci"] and row["n"] < SEEDS and row["ci"] > abs(row["mean"])]
-    if not wide:
-        return ""
-    row = max(wide, key=lambda row: row["ci"] / max(abs(row["mean"]), 1e-300))
-    said = f"{row['method']} {row['metric']}: {number(row['mean'])} ± {number(row['ci'])}"
-    return (
-        f"From {row['n']} seeds intervals are wide ({said}): --seeds {SEEDS} makes them narrower."
-    )
+    looked = differences(compared)
+    if looked and (
+        all(difference.fixed for difference in looked)
+        or too_few(max(difference.n for difference in looked), len(looked))
+    ):
+        return []
+    first = usual_baseline(compared.runs)
+    return [
+        _sentence(method, first, [d for d in looked if d.method == method])
+        for method in compared.runs
+        if method != first
+    ]
 
 
 def weights(compared: Comparison) -> list[tuple[str, list[float], list[float]]]:
@@ -142,10 +123,10 @@ def _means(runs: Sequence[StoredRun], kind: str) -> list[float]:
 def _beats_all(compared: Comparison, method: str, metric: str, way: Better) -> bool:
     others = {name: runs for name, runs in compared.runs.items() if name != method and runs}
     turned = replace(compared, runs={method: compared.runs[method], **others})
-    looked = [d for d in differences(turned) if d.metric == metric]
+    looked = [d for d in differences(turned, method) if d.metric == metric]
     sign = -1 if way == "higher" else 1
     clear = len(looked) == len(others) and all(d.clear and sign * d.mean > 0 for d in looked)
-    return clear and not (metric in ERRORS and _beaten(turned))
+    return clear and not (metric in JUDGED and _beaten(turned))
 
 
 def _beaten(turned: Comparison) -> bool:
@@ -158,8 +139,6 @@ def _sentence(method: str, first: str, looked: Sequence[Difference]) -> str:
     clear = [d for d in looked if d.clear]
     if not looked:
         return f"{method} − {first}: no seed that both finished"
-    if looked[0].ci is None:
-        return f"{method} − {first}: one seed cannot say"
     said = "; ".join(_difference(d) for d in clear) or "no difference larger than noise"
     return f"{method} − {first}: {said}"
 

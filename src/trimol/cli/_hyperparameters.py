@@ -17,7 +17,7 @@ def of(method: str) -> dict[str, Parameter]:
     """The hyper-parameters of a method that can be flags, by name.
 
     >>> [(p.name, p.default) for p in of("modo").values()][:2]
-    [('gamma', 0.01), ('rho', 0.0)]
+    [('gamma', 'auto'), ('rho', 0.0)]
     """
     parameters = outline(method).parameters
     return {

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from trimol.cli._lines import echo, plain_console, stream, through
 from trimol.cli._reporting import speaks
 
 if TYPE_CHECKING:
@@ -29,15 +30,14 @@ class View(Protocol):
 @contextmanager
 def shown(view: View, *, quiet: bool = False) -> Iterator[Callable[[], None]]:
     """Show a view on stderr as long as the context lasts; yields what to call when it changed."""
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False)
+    console = plain_console(error=True)
     if quiet or not speaks():
         yield lambda: None
     elif console.is_terminal and not console.is_dumb_terminal:
         from rich.live import Live
 
-        with Live(view, console=console, refresh_per_second=REFRESHES, transient=True):
+        live = Live(view, console=console, refresh_per_second=REFRESHES, transient=True)
+        with live, through(stream(), sys.stderr):  # by now that is what is printed above the view
             yield lambda: None
     else:
         lines = _Lines(view)
@@ -63,5 +63,5 @@ class _Lines:
     def say(self) -> None:
         line = self.view.line()
         if line != self.last:
-            print(line, file=sys.stderr, flush=True)
+            echo(line, error=True)
         self.last = line

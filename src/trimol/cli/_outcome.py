@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from trimol.cli._tables import plain_table
 from trimol.report._numbers import count, duration, number, short
+from trimol.training._tally import percent
 from trimol.training.records import Record
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ UNMOVED = (
     "λ stayed within 1 % of its start: in effect, weights that do not change. If the method has a "
     "step size for λ, it is too small for losses of this size."
 )
+MOST_NAMED = 8  # losses in a sentence
 LONG = 30.0  # seconds of measuring, of which a reader may want to save some
 _KINDS = ("loss", "test_loss", "weight", "avoiding")
 
@@ -43,15 +45,21 @@ def conflicts(record: Record) -> str:
 
     >>> conflicts({"cosine/a/b": -0.5, "cosine/a/c": 0.1, "cosine/b/c": 0.9})
     'Conflict: the gradients of 1 of 3 pairs of losses have a negative cosine.'
+    >>> conflicts({"conflicting": 0.25, "least_cosine": -0.5})  # of very many losses
+    'Conflict: the gradients of 25 % of all pairs of losses have a negative cosine.'
     >>> conflicts({})
     ''
     """
+    if "least_cosine" in record:
+        against = percent(record["conflicting"])
+        return (
+            f"Conflict: the gradients of {against} of all pairs of losses have a negative cosine."
+        )
     cosines = [value for name, value in record.items() if name.startswith("cosine/")]
     if not cosines:
         return ""
-    against = sum(value < 0 for value in cosines)
-    pairs = count(len(cosines), "pair")
-    return f"Conflict: the gradients of {against} of {pairs} of losses have a negative cosine."
+    some = f"{sum(value < 0 for value in cosines)} of {count(len(cosines), 'pair')}"
+    return f"Conflict: the gradients of {some} of losses have a negative cosine."
 
 
 def worse(first: Record, last: Record) -> str:
@@ -71,7 +79,10 @@ def worse(first: Record, last: Record) -> str:
     if not rose:
         return ""
     fell = [name for name, change in moved.items() if change < 0]
-    told = f"{', '.join(rose)} ended above {'its' if len(rose) == 1 else 'their'} start"
+    some = [*rose[:MOST_NAMED], *([f"{len(rose) - MOST_NAMED} more"] * (len(rose) > MOST_NAMED))]
+    told = f"{', '.join(some)} ended above {'its' if len(rose) == 1 else 'their'} start"
+    if last.get("least_cosine", 0.0) < 0:  # so many losses that no pair is known
+        return f"Traded or not trained well: {told}."
     if all(any(_opposed(last, one, other) for other in fell) for one in rose):
         whose = "its gradient opposes" if len(rose) == 1 else "their gradients oppose"
         return f"Traded: {told}, where {whose} that of a loss that fell."
@@ -113,7 +124,7 @@ def headline(run: "StoredRun") -> str:
     """What was trained, in a sentence."""
     config, took = run.config, run.summary or {}
     return (
-        f"{config.task}, trained with {config.method} ({setting(config)}): {config.steps} steps of "
+        f"{run.task}, trained with {config.method} ({setting(config)}): {config.steps} steps of "
         f"{samples_a_step(run)} samples, seed {config.seed}, in {duration(took.get('seconds', 0))}."
     )
 
@@ -135,7 +146,7 @@ def render(run: "StoredRun") -> list["RenderableType"]:
     from rich.padding import Padding
     from rich.text import Text
 
-    from trimol.report._runs import unmoved
+    from trimol.report._runs import favourite, unmoved
     from trimol.training._tally import from_record
 
     record = run.record
@@ -150,6 +161,8 @@ def render(run: "StoredRun") -> list["RenderableType"]:
         parts.append(Padding(Text(f"Steps: {from_record(record)}."), (0, 0, 0, 2)))
     if unmoved(run):
         parts.append(Text(UNMOVED, style="yellow"))
+    if name := favourite(run):
+        parts.append(Text(f"All weight is on {name!r} at the end.", style="yellow"))
     first = run.metrics.row(0, named=True)
     if warning := worse(first, record):
         parts.append(Text(warning, style="yellow"))

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import tyro
 
 from trimol._failures import meant
+from trimol.cli._lines import stream
 from trimol.cli._reporting import UsageError
 
 OptionsT = TypeVar("OptionsT")
@@ -31,7 +32,7 @@ def parse(options: type[OptionsT], arguments: Sequence[str], command: str) -> Op
     _check_flags(options, arguments, command)
     said = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(stream()):
             return tyro.cli(
                 options,
                 prog=f"trimol {command}",

@@ -5,12 +5,12 @@ A programming error is no such failure: it keeps its traceback.
 
 import json
 import os
-import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from trimol._failures import BadType, BadValue, UserError, meant
 from trimol._warnings import hearing
+from trimol.cli._lines import echo, stream
 
 FAILED, MISUSED, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
@@ -29,14 +29,16 @@ def reported(action: Callable[[], int]) -> int:
     """Run an action and return its exit code; what fails is said in one line on stderr."""
     try:
         with hearing(_Once()):
-            return action()
+            code = action()
+            stream().flush()  # here, where it is said if that fails
+            return code
     except UsageError as error:
         return _say(error, MISUSED) if speaks() else MISUSED
     except KeyboardInterrupt as stop:
         return _say(str(stop) or "interrupted", INTERRUPTED)
     except BrokenPipeError:
         # Whoever read our output has gone, as in `| head`: nobody is left to be told.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream().fileno())
         return FAILED
     except Exception as error:
         said = explained(error)
@@ -81,7 +83,7 @@ def known_name(kind: str, name: str, names: Collection[str]) -> str:
 
 def print_json(value: object) -> None:
     """Print something for machines."""
-    print(json.dumps(value, indent=1, allow_nan=False))
+    echo(json.dumps(value, indent=1, allow_nan=False))
 
 
 class _Once:
@@ -91,12 +93,13 @@ class _Once:
         self.said: set[str] = set()
 
     def __call__(self, text: str) -> None:
-        what = text.partition(": ")[2] or text  # after the method's name
+        name, _, rest = text.partition(": ")
+        what = rest if name.isidentifier() else text  # after the method's name
         if what not in self.said and speaks():
             self.said.add(what)
             _say(f"warning: {text}", 0)
 
 
 def _say(what: object, code: int) -> int:
-    print(f"trimol: {' '.join(str(what).split())}", file=sys.stderr)
+    echo(f"trimol: {' '.join(str(what).split())}", error=True)
     return code

@@ -48,6 +48,26 @@ def _option(parameter: Parameter, text: str) -> Any:
     return plain if isinstance(value, float | list) and plain == value else value
 
 
+def current(texts: Sequence[str]) -> dict[str, Any]:
+    """What somebody has now: weights, one number an objective, and a learning rate.
+
+    >>> current(["weights=1,0.1,5", "lr=3e-4"])
+    {'weights': [1.0, 0.1, 5.0], 'lr': 0.0003}
+    """
+    given, found = pairs(texts, "current"), dict[str, Any]()
+    for name, text in given.items():
+        try:
+            numbers = [float(part) for part in text.split(",")]
+        except ValueError:
+            raise UsageError(f"--current {name} must be numbers, found {text!r}") from None
+        if name not in ("weights", "lr") or (name == "lr" and len(numbers) > 1):
+            raise UsageError(f"--current must be weights=W,W,… or lr=ALPHA, found {name}={text}")
+        if not all(0 < number < float("inf") for number in numbers):
+            raise UsageError(f"--current {name} must be above 0, found {text!r}")
+        found[name] = numbers if name == "weights" else numbers[0]
+    return found
+
+
 def steps(options: Any, task_options: dict[str, Any], *, default: int) -> int:
     """How many steps a command's options ask for, by ``steps``, or ``epochs`` of the task."""
     if options.steps is not None and options.epochs is not None:
@@ -57,18 +77,8 @@ def steps(options: Any, task_options: dict[str, Any], *, default: int) -> int:
     from trimol.runs.config import steps_per_epoch
 
     with usage():
-        size = batch_size(options, task_options)
-        return int(options.epochs) * steps_per_epoch(options.task, size, task_options)
-
-
-def batch_size(options: Any, task_options: Mapping[str, Any]) -> int:
-    """Samples a step: as given, else what the task has."""
-    if options.batch_size is not None:
-        return int(options.batch_size)
-    from trimol.tasks import load
-
-    with usage():
-        return load(options.task, task_options).batch_size
+        each = steps_per_epoch(options.task, options.batch_size, task_options)
+    return int(options.epochs) * each
 
 
 def name_of(task: str, task_options: Mapping[str, Any]) -> str:

@@ -6,10 +6,16 @@ from itertools import combinations
 from statistics import fmean
 from typing import Any
 
+import torch
+from torch import optim
+
 from trimol.cli import _hyperparameters as hyperparameters
 from trimol.report._numbers import number, short
 from trimol.runs.comparison import Comparison
+from trimol.runs.config import RunConfig, task_of
 from trimol.runs.store import StoredRun, records
+from trimol.tasks import _answers as answers
+from trimol.training._optimizers import named
 from trimol.training.records import Record
 
 _MUCH = 3.0  # times
@@ -19,9 +25,23 @@ def lines(compared: Comparison) -> list[str]:
     """A line for every step size at which one method's direction is much longer than another's."""
     groups: dict[float, dict[str, float]] = {}
     for method, runs in compared.runs.items():
+        if not runs or not _as_long_as_its_gradient(runs[0].config):
+            continue
         if found := [length for run in runs if (length := of_run(run))]:
             groups.setdefault(runs[0].config.lr, {})[method] = fmean(found)
     return [line for lr, found in groups.items() if (line := _line(lr, found))]
+
+
+def _as_long_as_its_gradient(config: RunConfig) -> bool:
+    """Whether the optimizer's step grows with the gradient: that of Adam and its kin does not."""
+    params = [torch.zeros(1, requires_grad=True)]
+    if config.optimizer is not None:
+        made = named(config.optimizer, params, config.lr)
+    else:
+        task = task_of(config.task, config.task_options)
+        with torch.random.fork_rng(devices=[]):
+            made = answers.optimizer(task, answers.model(task).parameters(), config.lr)
+    return isinstance(made, optim.SGD | optim.ASGD)
 
 
 def of_run(run: StoredRun) -> float | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trimol.report._numbers import number, share, spread, unit
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
@@ -62,13 +62,6 @@ def draw(numbers: Grid, width: int) -> "RenderableType":
 
 def _wide(numbers: Grid, methods: Sequence[str]) -> int:
     return _width(_metrics_down(replace(numbers, methods=tuple(methods))))
-
-
-def plain_console() -> "Console":
-    """Where results are printed, as they are: `file.py:Two:` has no emoji, `[a]` is no colour."""
-    from rich.console import Console
-
-    return Console(highlight=False, markup=False, emoji=False)
 
 
 def _width(table: "Table") -> int:

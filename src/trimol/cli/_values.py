@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from tyro.constructors import PrimitiveConstructorSpec
@@ -80,10 +81,17 @@ def names(text: str) -> tuple[str, ...]:
     >>> names("static,mgda, static:weights=[1,2]")
     ('static', 'mgda', 'static:weights=[1,2]')
     """
-    parts = tuple(name for part in outside_brackets(text) if (name := part.strip()))
-    if not parts or len(set(parts)) != len(parts):
+    parts = tuple(part.strip() for part in outside_brackets(text))
+    if not all(parts) or len(set(parts)) != len(parts):
         raise BadValue(f"must be different names with commas between them, found {text!r}")
     return parts
+
+
+def folder_path(text: str) -> Path:
+    """A folder's path; an empty text is none, though Python takes it for the current folder."""
+    if not text.strip():
+        raise BadValue(f"must be a folder, found {text!r}")
+    return Path(text)
 
 
 def outside_brackets(text: str) -> list[str]:

@@ -1,6 +1,5 @@
 """Compare methods on a task: same starts, same samples, several seeds."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from trimol.cli._common_options import (
     TaskName,
     TaskOptions,
 )
+from trimol.cli._lines import echo, plain_console
 from trimol.cli._live import shown
 from trimol.cli._parse import parse
 from trimol.cli._reporting import UsageError, print_json, usage
@@ -35,6 +35,7 @@ from trimol.cli._values import (
     Names,
     Texts,
     count,
+    folder_path,
     names,
     nonnegative,
     typed,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 HOW_TO_READ = (
     "R_opt is how much all losses could still fall together (0: no further), on training data; "
-    "R_pop is the same on test data, R_gen the size of the gap between the two. E_ca is the "
+    "R_pop is the same on test data, R_gen the gap R_pop − R_opt. E_ca is the "
     "(squared) distance from the conflict-avoiding direction, that of MGDA's λ* on all training "
     "data. A small R_opt alone makes no good model (one loss that is flat is enough for it), and "
     "R_opt may rise while training leaves a flat start: read it beside the losses."
@@ -71,7 +72,7 @@ class Options:
 
     task: TaskName
     methods: Annotated[Names, typed(names, "A,B,…")] = COMPARED
-    """The methods; the others are compared with the first. Several settings of one are
+    """The methods, compared with static weights or else with the first. Several settings of one are
     METHOD:NAME=VALUE, as in stch:mu=0.1,stch:mu=1 or preference:bounds.MSE=0.01,static:lr=1."""
     seeds: Annotated[int, typed(count, "N")] = 5
     """Runs of each method."""
@@ -100,7 +101,7 @@ class Options:
     jobs: Jobs = None
     on: On = None
     retry: Retry = False
-    out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK")] = None
+    out: Annotated[Maybe[Path], typed(folder_path, "DIR", unset="runs/TASK")] = None
     """Where to save the runs."""
     json: AsJson = False
     quiet: Quiet = False
@@ -112,14 +113,15 @@ def main(arguments: Sequence[str]) -> int:
     compared = method_list.read(options.methods, options.set)
     given = setup.checked_options(options.task, options.option)
     steps = setup.steps(options, given, default=STEPS)
-    configs = _checked(options, compared, given)
+    settings = dict(zip(_checked(options, compared, given), compared, strict=True))
     out = options.out or Path("runs", setup.name_of(options.task, given))
-    comparison = _compared(options, out, steps, given, dict(zip(configs, compared, strict=True)))
+    first = not out.exists()
+    comparison = _compared(options, out, steps, given, settings)
     if options.json:
         files = [str(run.path) for runs in comparison.runs.values() for run in runs]
         print_json(setup.for_machines("compare", comparison, files))
     else:
-        _show(comparison, options, steps, out)
+        _show(comparison, options, steps, out, first=first)
     return 0
 
 
@@ -137,7 +139,7 @@ def _compared(
 
     every = max(1, steps // 10) if options.measure_every is None else options.measure_every
     seeds = "1 seed" if options.seeds == 1 else f"{options.seeds} seeds"
-    title = f"{options.task}: {seeds} of {steps} steps"
+    title = f"{setup.name_of(options.task, task_options)}: {seeds} of {steps} steps"
     view = CompareView(title, options.methods, options.seeds, steps)
     with shown(view, quiet=options.quiet) as changed:
 
@@ -153,7 +155,7 @@ def _compared(
             seeds=options.seeds,
             steps=steps,
             first_seed=options.first_seed,
-            batch_size=setup.batch_size(options, task_options),
+            batch_size=options.batch_size,
             task_options=task_options,
             lr=options.lr,
             schedule=options.schedule,
@@ -167,7 +169,7 @@ def _compared(
             on=options.on,
             watch=watch,
             retry=options.retry,
-            say=lambda line: print(line, file=sys.stderr),
+            say=lambda line: echo(line, error=True),
         )
         view.finish()
     return comparison
@@ -186,6 +188,7 @@ def _checked(options: Options, compared: Sequence[Variant], given: Mapping[str, 
                 lr=options.lr if variant.lr is None else variant.lr,
                 schedule=variant.schedule or options.schedule,
                 steps=1,
+                batch_size=1,
                 task_options=given,
                 hyperparameters=variant.hyperparameters,
                 optimizer=options.optimizer,
@@ -204,7 +207,9 @@ def _setting_of(config: "RunConfig") -> str:
     return config.model_dump_json(include=own)
 
 
-def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> None:
+def _show(
+    comparison: "Comparison", options: Options, steps: int, out: Path, *, first: bool
+) -> None:
     from trimol.cli import _findings as findings
     from trimol.cli import _step_lengths as step_lengths
     from trimol.cli import _tables as tables
@@ -212,16 +217,16 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
     from trimol.report._step_effects import step_effects
     from trimol.runs import summarise
 
-    console = tables.plain_console()
+    console = plain_console()
     rows, marked = summarise(comparison), findings.best(comparison)
     table = tables.grid(findings.rows_of_seeds(rows), marked)
     console.print(tables.draw(table, console.width))
     console.print(_setting(comparison, options, steps, marked=bool(marked)))
-    for line in (*findings.verdict(comparison), *findings.unmoved(comparison)):
+    for line in (*findings.verdict(comparison), *findings.about_weights(comparison)):
         console.print(f"\n{fill(line, console.width)}")
-    told = findings.sentences(comparison)
-    _list(console, "Differences, run by run:", told and [*told, *findings.caution(comparison)])
-    _list(console, "Steps of different lengths:", step_lengths.lines(comparison))
+    _list(console, "Differences, run by run:", findings.sentences(comparison))
+    lengths = step_lengths.lines(comparison)
+    _list(console, "Steps of different lengths:", lengths)
     _list(
         console,
         "Diverged, and left out (--retry trains them again):",
@@ -229,9 +234,8 @@ def _show(comparison: "Comparison", options: Options, steps: int, out: Path) -> 
     )
     console.print(tables.weights(findings.weights(comparison), findings.objectives(comparison)))
     console.print(tables.steps(step_effects(comparison.runs)))
-    if few := findings.few_seeds(rows):
-        console.print(f"{few}\n")
-    console.print(f"{HOW_TO_READ}\n")
+    if first:  # of a study; who types the command again has read it
+        console.print(f"{HOW_TO_READ}\n")
     if spent := measuring(run for runs in comparison.runs.values() for run in runs):
         console.print(f"{fill(spent, console.width)}\n")
     console.print(f"Saved in {out}. Next: trimol report {out}", soft_wrap=True)
@@ -257,6 +261,6 @@ def _setting(comparison: "Comparison", options: Options, steps: int, *, marked: 
     saw = f"Every method saw {samples.pop()} samples a step. " if len(samples) == 1 else ""
     best = " * is better than every other by more than the noise." if marked else ""
     return (
-        f"{options.task}: losses and metrics on test data after {steps} steps, {seeds}: "
+        f"{comparison.task}: losses and metrics on test data after {steps} steps, {seeds}: "
         f"{shown}.{best} {saw}{rates}."
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 from tyro.conf import Positional
 
 from trimol._failures import meant
+from trimol.cli._lines import echo
 from trimol.cli._parse import parse
 from trimol.cli._reporting import UsageError, print_json
 from trimol.cli._values import typed
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print_json({"shell": shell, "script": script})
     else:
-        print(script)
+        echo(script)
     return 0
 
 

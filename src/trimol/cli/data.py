@@ -1,6 +1,5 @@
 """Data sets: which are there (trimol data), fetch one (trimol data get mnist), check one."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from urllib.parse import urlsplit
 
 import tyro
 
-from trimol.cli._lines import say
+from trimol.cli._lines import echo, plain_console, say
 from trimol.cli._parse import parse
 from trimol.cli._reporting import FAILED, UsageError, print_json, usage
 from trimol.cli._tables import CALM
@@ -66,7 +65,7 @@ def _list(options: Options) -> int:
         say(f"{state['data']:<{width}} {state['title']}", indent=width + 1)
         licence = f"licence: {state['licence']} ({state['home']})"
         say(f"{'':<{width}} {licence}", indent=width + 3)
-        print(f"{'':<{width}} {where}")
+        echo(f"{'':<{width}} {where}")
     return 0
 
 
@@ -86,7 +85,7 @@ def _get(wanted: Sequence[Source], options: Options) -> int:
     mirrors = [_address(mirror) for mirror in options.mirror] or None
     paths = []
     for source in wanted:
-        print(f"{source.name}, licence: {source.licence} ({source.home})", file=sys.stderr)
+        echo(f"{source.name}, licence: {source.licence} ({source.home})", error=True)
         with _progress() as watch:
             paths += fetch.get(source, options.out, mirrors=mirrors, watch=watch)
     _print(paths, options)
@@ -113,7 +112,7 @@ def _check(wanted: Sequence[Source], options: Options) -> int:
         paths += expected
         problems += wrong
     if problems:
-        print("\n".join(f"trimol: {line}" for line in problems), file=sys.stderr)
+        echo("\n".join(f"trimol: {line}" for line in problems), error=True)
         return FAILED
     _print(paths, options)
     return 0
@@ -124,18 +123,17 @@ def _print(paths: Sequence[Path], options: Options) -> None:
         print_json({"files": [str(path) for path in paths]})
     else:
         for path in paths:
-            print(f"{path}: there, {'with all its files' if path.is_dir() else 'verified'}")
+            echo(f"{path}: there, {'with all its files' if path.is_dir() else 'verified'}")
 
 
 @contextmanager
 def _progress() -> Iterator[Watch]:
     """A bar for each file, on stderr."""
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
     bar = BarColumn(complete_style=CALM, finished_style=CALM)
     columns = (TextColumn("{task.description}"), bar, DownloadColumn())
-    with Progress(*columns, TransferSpeedColumn(), console=Console(stderr=True)) as progress:
+    with Progress(*columns, TransferSpeedColumn(), console=plain_console(error=True)) as progress:
         bars = {}
 
         def watch(name: str, done: int, total: int | None) -> None:

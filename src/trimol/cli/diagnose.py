@@ -11,68 +11,75 @@ from trimol.cli._common_options import (
     STEPS,
     AsJson,
     BatchSize,
+    Current,
     Epochs,
     Jobs,
     On,
     Quiet,
+    Schedule,
     Steps,
     TaskName,
     TaskOptions,
 )
+from trimol.cli._lines import echo, plain_console
 from trimol.cli._live import shown
 from trimol.cli._parse import parse
 from trimol.cli._reporting import UsageError, print_json, usage
-from trimol.cli._values import Maybe, Names, count, names, positive, typed, whole
+from trimol.cli._values import Maybe, Names, count, folder_path, names, positive, typed, whole
 from trimol.methods._registry import BASELINE, TRIED
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trimol.runs.diagnosis import Diagnosis
+    from trimol.compare import Diagnosis
 
-OTHERWISE = 3  # the exit code of a verdict for a method, where that is asked for
+BUDGET = 30
+OTHERWISE = 3  # the exit code of an answer for a method, where that is asked for
+ENDS = {BASELINE: 0, "undecided": 4}
 
 
 @dataclass(frozen=True)
 class Options:
     """Does this task need a multi-objective method, and which? A sentence, and why.
 
-    First a look at plain training: do the gradients oppose each other, by more than noise? Then a
-    trial: static weighting and every method, each tuned on validation data with as many trials, run
-    again with fresh seeds and compared on test data, at equal samples and at equal time.
+    First the gradient check, a few per cent of a training: do the gradients oppose each other, by
+    more than noise? Then --budget trainings: settings of static weights and of every method are
+    tried on validation data, the best method and static weights are trained on fresh seeds and
+    compared on test data. The answer is to use a method, to stay with static weights, or undecided.
 
-    Finished runs are not run again and stopped ones go on: after Ctrl-C type the command again.
+    Finished runs are not run again and stopped ones resume: after Ctrl-C type the command again. A
+    larger budget later uses what was trained before.
 
     A task of your own is a class in a file, and the file is executed, as Python executes any: run
     only files that you trust.
     """
 
     task: TaskName
+    budget: Annotated[Maybe[int], typed(count, "N", unset=f"{BUDGET}")] = None
+    """Trainings in all."""
+    hours: Annotated[Maybe[float], typed(positive, "H", unset="any")] = None
+    """In place of a budget: as many trainings as fit, by the time that the first one takes."""
     methods: Annotated[Names, typed(names, "A,B,…")] = TRIED
-    """The methods that are to beat static weighting."""
+    """The methods that are compared with static weights."""
+    current: Current = ()
+    check_only: bool = False
+    """Only the gradient check."""
     look_only: bool = False
-    """Only look at plain training: a few per cent of one run."""
+    """The same, by its old name."""
     steps: Steps = None
     epochs: Epochs = None
     batch_size: BatchSize = None
-    trials: Annotated[Maybe[int], typed(count, "N", unset="per-task")] = None
-    """Settings tried of static weighting and of each method; by default 9 for each objective and 9
-    more."""
-    tuning_seeds: Annotated[int, typed(count, "N")] = 3
-    """Runs of each setting that is tried."""
-    seeds: Annotated[int, typed(count, "N")] = 10
-    """Final runs of each, with seeds that the choice has not seen."""
-    first_seed: Annotated[int, typed(whole, "N")] = 0
-    """The first of the seeds."""
-    minutes: Annotated[Maybe[float], typed(positive, "MIN", unset="any")] = None
-    """Begin no more trials after so long; the most usual settings come first."""
+    schedule: Schedule = None
+    seed: Annotated[int, typed(whole, "N")] = 0
+    """The seed of the trials; the final runs have those after it."""
     option: TaskOptions = ()
     jobs: Jobs = None
     on: On = None
-    out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK-diagnosis")] = None
+    out: Annotated[Maybe[Path], typed(folder_path, "DIR", unset="runs/TASK-diagnosis")] = None
     """Where to save the runs."""
     exit_code: bool = False
-    """Exit with 3 where the verdict is to use a method; otherwise every verdict exits with 0."""
+    """Exit with 3 where the answer is to use a method, 4 where it is undecided; otherwise every
+    answer exits with 0."""
     json: AsJson = False
     quiet: Quiet = False
 
@@ -84,31 +91,42 @@ def main(arguments: Sequence[str]) -> int:
         setup.checked_method(method)
     if BASELINE in options.methods:
         raise UsageError(f"--methods must be other than {BASELINE}, which all are compared with")
+    if options.budget is not None and options.hours is not None:
+        raise UsageError("give --budget or --hours, not both")
+    current = setup.current(options.current)
     given = setup.checked_options(options.task, options.option)
     steps = setup.steps(options, given, default=STEPS)
-    found, out = _diagnosed(options, given, steps)
+    found, out = _diagnosed(options, given, steps, current)
     if options.json:
         print_json(found.summary)
     else:
         _show(found, out)
-    return OTHERWISE if options.exit_code and found.use != BASELINE else 0
+    return ENDS.get(found.use, OTHERWISE) if options.exit_code else 0
 
 
-def _diagnosed(options: Options, given: Mapping[str, Any], steps: int) -> "tuple[Diagnosis, Path]":
+def _diagnosed(
+    options: Options, given: Mapping[str, Any], steps: int, current: Mapping[str, Any]
+) -> "tuple[Diagnosis, Path]":
     """Do what is left to do, with progress shown."""
     from trimol.cli._stages import Stages
-    from trimol.runs.diagnosis import diagnose
-    from trimol.runs.trial import TrialPlan, held_out
+    from trimol.compare import diagnose
+    from trimol.compare._diagnose import checked_spending
+    from trimol.runs._hold_out import count_held_out
+    from trimol.runs._pool import at_a_time
     from trimol.tasks import load
 
+    check_only = options.check_only or options.look_only
     with usage():
         task = load(options.task, given)
-        TrialPlan(options.task, options.methods, given)
-        if not options.look_only:
-            held_out(task)
+        plan = checked_spending(options.budget or BUDGET, options.methods)
+        if not check_only:
+            count_held_out(task)
     out = options.out or Path("runs", f"{task.name}-diagnosis")
-    view = Stages(options.task)
-    with shown(view, quiet=options.quiet) as changed:
+    if not (options.quiet or check_only or options.hours):
+        told = f"{plan.sentence} {at_a_time(options.jobs, options.on) or 'All'} at a time."
+        echo(fill(told), error=True)
+    view = Stages(task.name)
+    with shown(view, quiet=options.quiet) as changed, usage():
 
         def stage(name: str) -> None:
             view.begin(name)
@@ -121,16 +139,16 @@ def _diagnosed(options: Options, given: Mapping[str, Any], steps: int) -> "tuple
         found = diagnose(
             options.task,
             folder=out,
+            budget=options.budget or BUDGET,
+            hours=options.hours,
             methods=options.methods,
+            current=current,
             task_options=given,
             steps=steps,
-            batch_size=setup.batch_size(options, given),
-            trials=options.trials,
-            seeds=options.seeds,
-            tuning_seeds=options.tuning_seeds,
-            first_seed=options.first_seed,
-            minutes=options.minutes,
-            look_only=options.look_only,
+            batch_size=options.batch_size,
+            schedule=options.schedule,  # type: ignore[arg-type]
+            seed=options.seed,
+            check_only=check_only,
             jobs=options.jobs,
             on=options.on,
             watch=watch,
@@ -144,9 +162,11 @@ def _show(found: "Diagnosis", out: Path) -> None:
     from trimol.report._diagnosed import chosen, gains, remarks
     from trimol.report._numbers import number
 
-    console = tables.plain_console()
+    console = plain_console()
     _paragraph(console, found.sentence)
-    if found.look.reason not in found.sentence:  # of a look alone, it is the sentence
+    if (
+        found.look is not None and found.look.reason not in found.sentence
+    ):  # of a look alone, it is the sentence
         _paragraph(console, f"The losses ({found.regime}): {found.look.reason}")
     content = found.summary
     table, settings = gains(content), chosen(content)

@@ -3,15 +3,21 @@
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from typing import Any
+from typing import Annotated, Any
+
+from tyro.conf import Positional
 
 from trimol._version import __version__
-from trimol.cli._lines import say
+from trimol.cli import _setup as setup
+from trimol.cli._common_options import BatchSize, TaskOptions
+from trimol.cli._lines import echo, say
 from trimol.cli._parse import parse
-from trimol.cli._reporting import FAILED, print_json
+from trimol.cli._reporting import FAILED, print_json, usage
+from trimol.cli._values import Maybe, Names, names, typed
+from trimol.methods._registry import TRIED
 from trimol.report._numbers import count
 
 CORE = ("torch", "numpy", "scipy", "filelock")
@@ -35,9 +41,19 @@ class Options:
     """Say what is installed and found here, and test the engine for some seconds.
 
     The test computes the product G1ᵀ(G2 λ) by the engine and by plain backwards, and compares.
-    The exit code is 1 if they differ.
+    With a task, one step of each method on the task's own model is compared with plain backwards,
+    one for each loss: the first thing to do on a new model. The exit code is 1 if they differ.
+
+    A task of your own is a class in a file, and the file is executed, as Python executes any: run
+    only files that you trust.
     """
 
+    task: Positional[Annotated[Maybe[str], typed(str, "TASK", unset="none")]] = None
+    """A built-in task, or path/to/file.py:Class for your own."""
+    methods: Annotated[Names, typed(names, "A,B,…")] = TRIED
+    """With a task: the methods whose steps are compared."""
+    batch_size: BatchSize = None
+    option: TaskOptions = ()
     json: bool = False
     """Print JSON."""
 
@@ -45,6 +61,8 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return the exit code."""
     options = parse(Options, arguments, "doctor")
+    if options.task is not None:
+        return _verify(options, options.task)
     from trimol.testing._self_test import self_test
 
     found: dict[str, Any] = {
@@ -59,6 +77,26 @@ def main(arguments: Sequence[str]) -> int:
     else:
         _show(found)
     return 0 if found["engine"]["exact"] else FAILED
+
+
+def _verify(options: Options, task: str) -> int:
+    """Compare a step of each method on the task's model with plain backwards."""
+    given = setup.checked_options(task, options.option)
+    chosen = [setup.checked_method(name) for name in options.methods]
+    from trimol.runs.config import usual_batch_size
+    from trimol.tasks import load
+    from trimol.testing._self_test import verify_task
+
+    with usage():
+        own = load(task, given)
+        size = options.batch_size or usual_batch_size(task, given)
+        checks = [verify_task(own, name, size) for name in chosen]
+    if options.json:
+        print_json({"task": own.name, "checks": [{**asdict(c), "exact": c.exact} for c in checks]})
+    else:
+        for check in checks:
+            say(str(check), indent=2)
+    return 0 if all(check.exact for check in checks) else FAILED
 
 
 def _versions() -> dict[str, str | None]:
@@ -99,7 +137,7 @@ def _data() -> str | None:
 
 def _show(found: dict[str, Any]) -> None:
     for name, number in found["versions"].items():
-        print(f"{name:<10} {number or 'missing'}")
+        echo(f"{name:<10} {number or 'missing'}")
     say(f"devices    {'; '.join(found['devices'])}", indent=11)
     extras = found["extras"].items()
     there = [f"{extra} ({EXTRAS[extra]} {number})" for extra, number in extras if number]

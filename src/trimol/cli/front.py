@@ -1,7 +1,6 @@
 """Train a task for many preferences: a front of models to choose from, not one."""
 
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from trimol.cli._common_options import (
     TaskName,
     TaskOptions,
 )
+from trimol.cli._lines import echo, plain_console
 from trimol.cli._live import shown
 from trimol.cli._parse import parse
 from trimol.cli._reporting import UsageError, print_json, usage
@@ -37,6 +37,7 @@ from trimol.cli._values import (
     Numbers,
     Texts,
     count,
+    folder_path,
     names,
     numbers,
     typed,
@@ -86,7 +87,7 @@ class Options:
     jobs: Jobs = None
     on: On = None
     retry: Retry = False
-    out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK-front")] = None
+    out: Annotated[Maybe[Path], typed(folder_path, "DIR", unset="runs/TASK-front")] = None
     """Where to save the runs."""
     json: AsJson = False
     quiet: Quiet = False
@@ -96,11 +97,11 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command and return the exit code."""
     options = parse(Options, arguments, "front")
     by = _checked_methods(options)
+    command = shlex.join(["trimol", "front", *arguments])
     given = setup.checked_options(options.task, options.option)
     steps = setup.steps(options, given, default=STEPS)
     _check(options, by, given)
     out = options.out or Path("runs", f"{setup.name_of(options.task, given)}-front")
-    command = shlex.join(["trimol", "front", *arguments])
     found = _made(options, by, given, steps, out, command)
     if options.json:
         print_json(_for_machines(found, out))
@@ -135,6 +136,7 @@ def _check(options: Options, by: "Sequence[Variant | str]", given: Mapping[str, 
                     variant.method,
                     lr=variant.lr or options.lr,
                     steps=1,
+                    batch_size=1,
                     task_options=given,
                     hyperparameters=variant.hyperparameters,
                     optimizer=options.optimizer,
@@ -156,7 +158,7 @@ def _made(
     from trimol.runs._pool import at_a_time
 
     points = options.points + options.refine
-    title = f"{options.task}: {points} points by {', '.join(options.by)}"
+    title = f"{setup.name_of(options.task, given)}: {points} points by {', '.join(options.by)}"
     view = FrontView(title, len(by) * points * options.seeds, steps)
     with usage(), shown(view, quiet=options.quiet) as changed:
 
@@ -172,7 +174,7 @@ def _made(
             points=options.points,
             refine=options.refine,
             seeds=options.seeds,
-            batch_size=setup.batch_size(options, given),
+            batch_size=options.batch_size,
             task_options=given,
             lr=options.lr,
             schedule=options.schedule,
@@ -182,7 +184,7 @@ def _made(
             on=options.on,
             watch=watch,
             retry=options.retry,
-            say=lambda line: print(line, file=sys.stderr),
+            say=lambda line: echo(line, error=True),
             command=command,
         )
         view.finish()
@@ -205,14 +207,13 @@ def _for_machines(found: "Front", out: Path) -> dict[str, Any]:
 
 
 def _show(found: "Front", out: Path) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     from trimol.cli._tables import plain_table
     from trimol.report._front import HOW_TO_READ, MARKS, listing, sentences
     from trimol.runs._front_tables import front_study
 
-    console, study = Console(highlight=False, markup=False, emoji=False), front_study(found, out)
+    console, study = plain_console(), front_study(found, out)
     for content in (listing(study, method) for method in found.methods):
         table = plain_table(*content.columns)
         for row in content.rows:

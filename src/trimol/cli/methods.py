@@ -1,13 +1,14 @@
 """List the methods, or say what one does and which hyper-parameters it has."""
 
 from collections.abc import Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from tyro.conf import Positional
 
 from trimol.cli import _hyperparameters as hyperparameters
-from trimol.cli._lines import explain, plain, say
+from trimol.cli._lines import echo, explain, plain, say, stream
 from trimol.cli._parse import parse
 from trimol.cli._reporting import print_json
 from trimol.cli._setup import checked_method
@@ -29,7 +30,7 @@ class Options:
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return the exit code."""
     options = parse(Options, arguments, "methods")
-    chosen = [checked_method(options.method)] if options.method else names()
+    chosen = [checked_method(options.method)] if options.method is not None else names()
     described = [_described(name) for name in chosen]
     if options.json:
         print_json(described)
@@ -54,10 +55,11 @@ def _described(name: str) -> dict[str, Any]:
 
 def _show(method: dict[str, Any]) -> None:
     say(f"{method['method']}: {method['summary']}")
-    print(f"Independent mini-batches a step: {method['draws']}")
-    print("Hyper-parameters, with their defaults:")
+    echo(f"Independent mini-batches a step: {method['draws']}")
+    echo("Hyper-parameters, with their defaults:")
     for name, default in method["hyperparameters"].items():
         shown = "none" if default is None else default
         explain(f"--{name.replace('_', '-')} {shown}", method["meaning"][name])
-    print()
-    citation(method["method"])
+    echo()
+    with redirect_stdout(stream()):
+        citation(method["method"])

@@ -10,6 +10,7 @@ from typing import Annotated, Any, SupportsFloat
 
 from tyro.conf import Positional
 
+from trimol.cli._lines import echo
 from trimol.cli._parse import parse
 from trimol.cli._reporting import UsageError, print_json, usage
 from trimol.cli._values import Maybe, count, positive, typed, whole_number
@@ -75,9 +76,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print_json(_plain(made))
     else:
-        print(made)
-        print(f"\n{fill(ORDERS, min(80, get_terminal_size().columns))}\n")
-        print("\n".join(f"  {line}" for line in measured(made)))
+        echo(made)
+        echo(f"\n{fill(ORDERS, min(80, get_terminal_size().columns))}\n")
+        echo("\n".join(f"  {line}" for line in measured(made)))
     return 0
 
 

@@ -1,6 +1,5 @@
 """Write a page about the runs and studies in a folder, and its figures."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,9 +7,10 @@ from typing import Annotated
 
 from tyro.conf import Positional
 
+from trimol.cli._lines import echo
 from trimol.cli._parse import parse
 from trimol.cli._reporting import FAILED, UsageError, print_json
-from trimol.cli._values import typed
+from trimol.cli._values import folder_path, typed
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Options:
     the exit code is 1 if something could not be read, and the page has all the rest.
     """
 
-    folder: Positional[Annotated[Path, typed(Path, "DIR")]]
+    folder: Positional[Annotated[Path, typed(folder_path, "DIR")]]
     """The folder: of one run, of a comparison, or with several of them below it."""
     json: bool = False
     """Print the paths as JSON."""
@@ -42,8 +42,8 @@ def main(arguments: Sequence[str]) -> int:
         print_json({"files": files, "unfinished": unfinished, "left_out": left_out})
     else:
         if figures:
-            print(f"{len(figures)} figures, as SVG and PDF, in {figures[0].parent}")
-        print(f"Open {page}")
+            echo(f"{len(figures)} figures, as SVG and PDF, in {figures[0].parent}")
+        echo(f"Open {page}")
     for line in (*unfinished, *(f"left out: {line}" for line in left_out)):
-        print(f"trimol: {line}", file=sys.stderr)
+        echo(f"trimol: {line}", error=True)
     return FAILED if left_out else 0

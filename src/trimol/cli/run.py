@@ -1,6 +1,5 @@
 """Train a task with a method, watch the three errors, and save the run."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,12 +16,14 @@ from trimol.cli._common_options import (
     TaskName,
     TaskOptions,
 )
+from trimol.cli._lines import echo, plain_console
 from trimol.cli._live import shown
 from trimol.cli._parse import parse, split_flags
 from trimol.cli._reporting import print_json, speaks, usage
 from trimol.cli._values import (
     Maybe,
     count,
+    folder_path,
     nonnegative,
     positive,
     typed,
@@ -79,7 +80,7 @@ class Options:
     precision: Literal["no", "bf16", "fp16"] = "no"
     """Mixed precision; `no` leaves the model as it is."""
     option: TaskOptions = ()
-    out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/...")] = None
+    out: Annotated[Maybe[Path], typed(folder_path, "DIR", unset="runs/...")] = None
     """Where to save the run."""
     resume: bool = False
     """Continue a run that was stopped."""
@@ -97,7 +98,7 @@ def main(arguments: Sequence[str]) -> int:
     run = _executed(config, options.out or Path("runs", folder_name(config)), options)
     if options.json:
         files = sorted(str(path) for path in run.path.iterdir() if not path.name.startswith("."))
-        comparison = Comparison(config.task, {config.method: [run]}, [])
+        comparison = Comparison(run.task, {config.method: [run]}, [])
         print_json(setup.for_machines("run", comparison, files))
     else:
         _show(run)
@@ -112,7 +113,7 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
     given = setup.checked_options(options.task, options.option)
     steps = setup.steps(options, given, default=STEPS)
     every = max(1, steps // 20) if options.measure_every is None else options.measure_every
-    from trimol.runs.config import check_method, configure
+    from trimol.runs.config import check_method, configure, usual_batch_size
 
     with usage():
         config = configure(
@@ -123,7 +124,7 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
             hyperparameters=values,
             task_options=given,
             steps=steps,
-            batch_size=setup.batch_size(options, given),
+            batch_size=options.batch_size or 1,
             seed=options.seed,
             measure_every=every,
             score_every=options.score_every,
@@ -134,7 +135,9 @@ def configuration(options: Options, flags: Mapping[str, str | None]) -> "RunConf
             precision=options.precision,
         )
         check_method(config)
-    return config.model_copy(update={"rho": _measured_rho(config, options.measure_rho)})
+    size = options.batch_size or usual_batch_size(options.task, given)
+    rho = _measured_rho(config, options.measure_rho)
+    return config.model_copy(update={"rho": rho, "batch_size": size})
 
 
 def _executed(config: "RunConfig", folder: Path, options: Options) -> "StoredRun":
@@ -143,11 +146,12 @@ def _executed(config: "RunConfig", folder: Path, options: Options) -> "StoredRun
     from trimol.cli._progress import Progress
     from trimol.cli._run_view import RunView
     from trimol.runs import Interrupted, execute
+    from trimol.runs.config import task_of
     from trimol.runs.store import SUMMARY
-    from trimol.tasks import load
 
-    progress = Progress(f"{config.task} with {config.method} ({setting(config)})", config.steps)
-    view = RunView(progress, load(config.task, config.task_options).objectives)
+    task = task_of(config.task, config.task_options)
+    progress = Progress(f"{task.name} with {config.method} ({setting(config)})", config.steps)
+    view = RunView(progress, task.objectives)
     with shown(view, quiet=options.quiet) as changed:
 
         def watch(_: "RunConfig", step: int, record: "Record | None") -> None:
@@ -163,13 +167,12 @@ def _executed(config: "RunConfig", folder: Path, options: Options) -> "StoredRun
                 raise
             raise Interrupted(f"{stop} (the same command with --resume)", stop.code) from None
     if progress.done < config.steps and not options.quiet and speaks():
-        print(f"{folder} is finished already: nothing was run", file=sys.stderr)
+        echo(f"{folder} is finished already: nothing was run", error=True)
     return run
 
 
 def _show(run: "StoredRun") -> None:
     from trimol.cli._outcome import render
-    from trimol.cli._tables import plain_console
 
     console = plain_console()
     for part in render(run):

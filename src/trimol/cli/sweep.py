@@ -23,6 +23,7 @@ from trimol.cli._common_options import (
     TaskName,
     TaskOptions,
 )
+from trimol.cli._lines import plain_console
 from trimol.cli._live import shown
 from trimol.cli._parse import parse
 from trimol.cli._reporting import print_json, usage
@@ -32,6 +33,7 @@ from trimol.cli._values import (
     Texts,
     choice,
     count,
+    folder_path,
     names,
     positive,
     schedule_name,
@@ -65,15 +67,16 @@ class Options:
 
     Trials that are on disk are not run again and stopped ones go on: after Ctrl-C, or for more
     trials, type the command again. tpe asks for as many trials of each method at once as there are
-    jobs, and learns from them then. The task must have validation data; test data are not looked
-    at.
+    jobs, and learns from them then. Test data are not looked at: where the task has no validation
+    data, a fifth of the training samples serves as such.
     """
 
     task: TaskName
     methods: Annotated[Names, typed(names, "A,B,…")] = (BASELINE, DEFAULT)
     """The methods."""
     lr: Annotated[Maybe[str], typed(_rates, "SPACE", unset="per-task")] = None
-    """Step sizes to try for every method that is not given its own, e.g. log:1e-3..1."""
+    """Step sizes to try for every method that is not given its own, e.g. log:1e-3..1. Where nothing
+    else is to be tried either, five from a tenth to ten times the task's own."""
     schedule: Annotated[Maybe[str], typed(_schedules, "A,B,…", unset="constant")] = None
     """Schedules of the step size to try: constant, linear, cosine."""
     set: Annotated[UseAppendAction[Texts], arg(metavar="METHOD.NAME=SPACE")] = ()
@@ -97,7 +100,7 @@ class Options:
     option: TaskOptions = ()
     jobs: Jobs = None
     on: On = None
-    out: Annotated[Maybe[Path], typed(Path, "DIR", unset="runs/TASK-sweep")] = None
+    out: Annotated[Maybe[Path], typed(folder_path, "DIR", unset="runs/TASK-sweep")] = None
     """Where to save the trials."""
     json: AsJson = False
     quiet: Quiet = False
@@ -137,7 +140,7 @@ def _plan(options: Options, settings: Any, given: dict[str, Any], steps: int) ->
             prune=options.prune,
             seeds=options.seeds,
             seed=options.seed,
-            batch_size=setup.batch_size(options, given),
+            batch_size=options.batch_size,
             options=given,
             optimizer=options.optimizer,
         )
@@ -150,7 +153,7 @@ def _searched(plan: "SweepPlan", options: Options, out: Path) -> "Sweep":
     from trimol.runs._pool import at_a_time
 
     totals = {m: len(plan.grids[m]) if plan.how == "grid" else plan.count for m in plan.methods}
-    title = f"{options.task}: {sum(totals.values())} trials by {plan.how}"
+    title = f"{plan.made.name}: {sum(totals.values())} trials by {plan.how}"
     title += "" if plan.prune == "none" else ", pruned by successive halving"
     view = SweepView(title, totals, plan.steps * plan.seeds, plan.goals, spread=plan.spread)
     with shown(view, quiet=options.quiet) as changed:
@@ -187,7 +190,7 @@ def _show(found: "Sweep") -> None:
     from trimol.report._numbers import number
     from trimol.runs import _sweep_results as results
 
-    console = tables.plain_console()
+    console = plain_console()
     best = results.best_of(found)
     goals = [name for metrics in found.plan.goals.values() for name in metrics]
     heads = [name.partition("/")[2] for name in goals]

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional
 
-from trimol.cli._lines import explain, plain, say
+from trimol.cli._lines import echo, explain, plain, say
 from trimol.cli._parse import parse
 from trimol.cli._reporting import known_name, print_json
 from trimol.cli._values import Maybe, typed
@@ -54,15 +54,15 @@ def _list(tasks: Sequence[dict[str, Any]]) -> None:
     for task in tasks:
         say(f"{task['task']:<{width}}  {task['summary']}", indent=width + 2)
         say(f"{'':<{width}}  {_losses(task)}", indent=width + 4, whole=OF_ANOTHER)
-    print("What one of them is told: trimol tasks TASK")
-    print("A task of your own: trimol run path/to/file.py:Class")
+    echo("What one of them is told: trimol tasks TASK")
+    echo("A task of your own: trimol run path/to/file.py:Class")
 
 
 def _show(task: dict[str, Any]) -> None:
     say(f"{task['task']}: {task['summary']}")
     say(_losses(task).replace("l", "L", 1), indent=2, whole=OF_ANOTHER)
     if task["options"]:
-        print("Options, with their defaults:")
+        echo("Options, with their defaults:")
     for name, default in task["options"].items():
         shown = str(default).lower() if default is None or isinstance(default, bool) else default
         explain(f"--option {name}={shown}", task["meaning"][name], column=34)

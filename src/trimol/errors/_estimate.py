@@ -5,7 +5,7 @@ one half of them and tested on the other (2), the brackets that follow (3).
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from numbers import Real
@@ -19,12 +19,20 @@ from trimol import simplex
 from trimol._checks import whole_number
 from trimol._failures import BadValue
 from trimol.errors._bracket import Bracket, Norm, Numbers, root
-from trimol.errors._fulldata import Size, Sums, Walk, check_present, own_rows
+from trimol.errors._fulldata import (
+    Size,
+    Sums,
+    Walk,
+    check_present,
+    own_rows,
+    without_absent,
+)
 from trimol.errors._inputs import (
     LossVector,
     check_loader,
     check_rho,
     checked_weights,
+    names_of,
     undisturbed,
 )
 from trimol.errors._measure import Errors, short
@@ -87,7 +95,7 @@ def estimate(
     *,
     train: Iterable[Any],
     test: Iterable[Any] | None = None,
-    weights: Tensor | Sequence[float] | None = None,
+    weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
     rho: float = 0.0,
     size: Size | None = None,
     batches: int = 32,
@@ -131,7 +139,7 @@ def estimate(
     the batches of all processes together.
 
     Args:
-        losses: From a batch to its M losses, each the mean over the batch.
+        losses: From a batch to its M losses, each the mean over the batch, in order or by name.
         params: The parameters x.
         train: The training data: a ``DataLoader`` or a list of batches, from which random batches
             are taken, or any iterable of batches in random order.
@@ -139,7 +147,8 @@ def estimate(
         weights: λ, usually ``method.weights``; needed for the conflict.
         rho: ρ of λ*_ρ.
         size: How many samples a batch holds, from the batch; read off it by default. M numbers
-            where every loss is the mean over its own samples, as for `trimol.measure`.
+            where every loss is the mean over its own samples, as for `trimol.measure`; needed
+            where a loss may be None.
         batches: How many batches to take of each data set, at most; 8 at least.
         confidence: The least probability with which each bracket is to cover the true value.
         seed: Decides which batches.
@@ -158,9 +167,9 @@ def estimate(
     check_rho(rho)
     count = whole_number("batches", batches, least=LEAST_BATCHES)
     miss = 1 - _checked_confidence(confidence)
-    vector = LossVector(losses, held, None if given is None else len(given))
+    vector = LossVector(losses, held, None if given is None else len(given), names_of(weights))
     source = _Source(vector, held, size, count, seed)
-    with undisturbed(held):
+    with undisturbed(held, losses, train, test):
         on_train = _look(source, "train", train, given, rho)
         on_test = None if test is None else _look(source, "test", test, None, 0.0)
 
@@ -186,6 +195,7 @@ def estimate(
             min_norm=tuple(simplex.min_norm(on_train.gramian, rho).tolist()),
             gramian=on_train.gramian,
             test_gramian=None if on_test is None else on_test.gramian,
+            objectives=tuple(vector.called),
         ),
         loss_errors=tuple(on_train.losses.error.tolist()),
         confidence=1 - miss,
@@ -227,9 +237,15 @@ class _Source:
 
     def _clusters(self, walk: Walk) -> Iterator["Cluster"]:
         for batch, samples in walk:
-            vector = self.losses(batch)
-            rows, values = own_rows(vector, self.params), vector.detach().double()
-            own = torch.as_tensor(samples).to(values)
+            vector, told = walk.read(self.losses, batch, samples)
+            if isinstance(told, Tensor) and isinstance(samples, float):
+                raise BadValue(
+                    "size must give one number for each objective where a loss is None, for an "
+                    f"estimate, found {samples:g}"
+                )
+            vector, rows = without_absent(vector, own_rows(vector, self.params), told)
+            values = vector.detach().double()
+            own = torch.as_tensor(told).to(values)
             mean = reduce.mean_small(own)
             if reduce.is_distributed():  # a mean over all samples: by each process's share of them
                 share = (own / mean.where(mean > 0, 1)).expand(len(values))

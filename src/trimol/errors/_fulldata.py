@@ -7,7 +7,7 @@ float64, and joined over processes once, at the end. Memory: one M × d sum, and
 graph of one batch.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count as counting
 from typing import Any
@@ -15,15 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trimol._failures import BadValue
+from trimol._failures import BadType, BadValue, UserError
 from trimol.data._draws import batch_size
+from trimol.errors._inputs import LossVector, Samples, are_tensors, one_batch
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._autocast import no_autocast
 from trimol.gradients._graph import record
 from trimol.gradients._rows import all_rows
 
-# How many samples a batch holds: one number, or one for each objective.
-Size = Callable[[Any], float | Tensor | Sequence[float]]
+# How many samples a batch holds: one number, or one for each objective, in order or by name.
+Size = Callable[[Any], float | Tensor | Sequence[float] | Mapping[str, float]]
 _END = object()
 
 
@@ -41,7 +42,7 @@ class FullData:
 
 
 def full_data(
-    losses: Callable[[Any], Tensor],
+    losses: Callable[[Any], Tensor] | LossVector,
     params: Sequence[Tensor],
     loader: Iterable[Any],
     *,
@@ -52,7 +53,7 @@ def full_data(
 
     Under an initialised ``torch.distributed`` group the means are over the samples of all
     processes, each of which calls this with as many batches, of any sizes. With M numbers from
-    ``size``, an objective that has no sample in a batch has 0 there.
+    ``size``, an objective that has no sample in a batch has 0 there; so has one whose loss is None.
 
     Example:
         >>> x = torch.zeros(1, requires_grad=True)
@@ -64,11 +65,11 @@ def full_data(
     sums: Sums | None = None
     walk = Walk(loader, params, name=name, size=size)
     for batch, samples in walk:
-        vector = losses(batch)
+        vector, own = walk.read(losses, batch, samples)
         sums = sums or Sums(len(vector), params)
-        rows = own_rows(vector, params)
+        vector, rows = without_absent(vector, own_rows(vector, params), own)
         walk.check(vector, rows)
-        sums.add(vector, rows, samples)
+        sums.add(vector, rows, own)
     if sums is None:
         raise BadValue(f"{name} must hold at least one batch, found none (used up before?)")
     return sums.means(name)
@@ -79,6 +80,14 @@ def own_rows(vector: Tensor, params: Sequence[Tensor]) -> Tensor:
     graph = record(vector, params)
     with no_autocast(), graph.apart():
         return all_rows(graph, joined=False)
+
+
+def without_absent(vector: Tensor, rows: Tensor, samples: float | Tensor) -> tuple[Tensor, Tensor]:
+    """Losses and gradients, those of objectives without a sample being 0, whatever they were."""
+    if not isinstance(samples, Tensor) or samples.dim() == 0 or bool((samples > 0).all()):
+        return vector, rows
+    absent = (samples == 0).expand(len(vector)).to(rows.device)
+    return vector.detach().masked_fill(absent, 0), rows.masked_fill(absent[:, None], 0)
 
 
 class Sums:
@@ -130,7 +139,25 @@ class Walk:
         self.number = 0
         self.failure = ""
 
-    def __iter__(self) -> Iterator[tuple[Any, float | Tensor]]:
+    def read(
+        self, losses: Callable[[Any], Tensor] | LossVector, batch: Any, samples: Samples
+    ) -> tuple[Tensor, float | Tensor]:
+        """The losses of a batch, and how many samples each is the mean of."""
+        if isinstance(losses, LossVector):
+            try:
+                return losses.read(batch, samples, self.place)
+            except (ValueError, TypeError, IndexError) as error:  # such as too many to unpack
+                if self.number or isinstance(error, UserError) or not are_tensors(self.loader):
+                    raise
+                raise BadType(
+                    f"{self.name} must be an iterable of batches, found {one_batch(self.loader)} "
+                    f"(losses of the first: {error})"
+                ) from error
+        if isinstance(samples, Mapping):
+            raise BadValue("size must give numbers in order where losses are, found them by name")
+        return losses(batch), samples
+
+    def __iter__(self) -> Iterator[tuple[Any, Samples]]:
         batches = iter(self.loader)
         for self.number in counting():
             batch = next(batches, _END)
@@ -200,10 +227,11 @@ def _for_each(samples: float | Tensor, objectives: int) -> list[float]:
     return each if len(each) == objectives else each * objectives
 
 
-def _size(batch: Any, size: Size | None, place: str) -> float | Tensor:
-    """How many samples a batch holds: one number, or M in float64."""
+def _size(batch: Any, size: Size | None, place: str) -> Samples:
+    """How many samples a batch holds: one number, or M in float64, or by name."""
     try:
-        samples = _float64(batch_size(batch) if size is None else size(batch))
+        told = batch_size(batch) if size is None else size(batch)
+        samples = _float64([*told.values()] if isinstance(told, Mapping) else told)
     except (TypeError, ValueError) as error:
         raise type(error)(
             f"cannot tell how many samples {place} holds: {error}; pass size=, from a batch to "
@@ -212,6 +240,8 @@ def _size(batch: Any, size: Size | None, place: str) -> float | Tensor:
     if samples.dim():
         if not ((samples >= 0) & (samples < float("inf"))).all():
             raise BadValue(f"{place} must hold no fewer than 0 samples, found {samples.tolist()}")
+        if isinstance(told, Mapping):
+            return dict(zip(told, samples.tolist(), strict=True))
         return samples
     if not 0 < samples < float("inf"):
         raise BadValue(f"{place} must hold at least one sample, found {samples:g}")

@@ -2,8 +2,8 @@
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -16,6 +16,7 @@ from trimol.errors._inputs import (
     check_loader,
     check_rho,
     checked_weights,
+    names_of,
     undisturbed,
 )
 from trimol.errors._pareto import stationarity
@@ -48,6 +49,8 @@ class Errors:
             proposition, for these data); None without test data.
         direction: ∇F_S(x)(λ − λ*_ρ(x)), a vector of d entries, for the weights λ given; None
             without. `trimol.errors.conflict_over_runs` takes those of several runs.
+        objectives: What the objectives are called, in the order of all numbers: their names, or
+            0, 1, … where losses have none.
     """
 
     opt: float
@@ -62,6 +65,7 @@ class Errors:
     test_gramian: Tensor | None = field(compare=False, repr=False)
     bound: float | None = field(default=None, compare=False)
     direction: Tensor | None = field(default=None, compare=False, repr=False)
+    objectives: tuple[str | int, ...] = field(default=(), compare=False)
 
     @property
     def norms(self) -> tuple[float, ...]:
@@ -104,7 +108,7 @@ def measure(
     *,
     train: Iterable[Any],
     test: Iterable[Any] | None = None,
-    weights: Tensor | Sequence[float] | None = None,
+    weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
     rho: float = 0.0,
     size: Size | None = None,
 ) -> Errors:
@@ -122,34 +126,36 @@ def measure(
     \rho \|\lambda\|^2`. Gradients are means over *all* samples, whatever the batches' sizes, and
     are summed in float64; the min-norm problems are solved exactly.
 
-    Nothing is changed: not ``.grad``, no graph is kept, torch's random state is put back (a
-    loader's own ``generator`` is not: give `measure` loaders of its own). But ``losses`` is called
-    as it is, with the model in the mode you left it in. **Put the model in eval mode.** With
-    dropout in train mode the errors are those of one random mask a batch. With batch normalisation
-    in train mode they depend on how the data is batched, and measuring moves the running
-    statistics of the model, as any forward pass does. (`trimol.training.evaluating` is a context
-    manager that does it and puts every module's mode back.)
+    Nothing is changed: not ``.grad``, no graph is kept, random generators (Python's, NumPy's,
+    torch's, those of a loader or of ``losses``) are put back. But ``losses`` is called as it is,
+    with the model in the mode you left it in. **Put the model in eval mode.** With dropout in train
+    mode the errors are those of one random mask a batch. With batch normalisation in train mode
+    they depend on how the data is batched, and measuring moves the running statistics of the model,
+    as any forward pass does. (`trimol.training.evaluating` is a context manager that does it and
+    puts every module's mode back.)
 
     Under an initialised ``torch.distributed`` group call it on every process; the data of all is
     one data set. Loaders must give as many batches on each.
 
     Args:
-        losses: From a batch to its M losses, each the mean over the batch: a 1-D tensor, or a
-            sequence of scalars.
+        losses: From a batch to its M losses, each the mean over the batch: a 1-D tensor, a
+            sequence of scalars, or scalars by name. None for an objective that the batch has no
+            sample of: its mean is over the samples of the batches that have it.
         params: The parameters x, usually those that were given to the method.
         train: The training data S: any iterable of batches, gone over once.
         test: Data that was not trained on, which stands for the population.
         weights: λ, usually ``method.weights``. Needed for the conflict, which is between points of
             the simplex: weights with another sum (some methods') are scaled to sum to one, or
-            their absolute values are, where some weights are negative.
+            their absolute values are, where some weights are negative. By name
+            (``method.weights_by_name``) where the losses are.
         rho: ρ of λ*_ρ.
         size: How many samples a batch holds, from the batch. By default the length that its
             tensors have in common (as `trimol.data.split` finds it). To be given for batches that
             do not show it, and for losses that are means over something else than samples, such
-            as tokens. M numbers where every loss is a mean over its own samples (a data set for
-            each objective, missing labels): every objective's mean is then over all of *its*
-            samples. One that has none in a batch counts 0 and must have a finite loss there
-            (`trimol.tasks.masked_mean` gives it).
+            as tokens. M numbers, in order or by name, as methods take them for ``counts``, where
+            every loss is a mean over its own samples (a data set for each objective, missing
+            labels): every objective's mean is then over all of *its* samples. One that has none in
+            a batch counts 0, whatever its loss is there.
 
     Example:
         Two quadratics, pulled to 1 and to −1 by the training data, to 2 and to −1 by the test data.
@@ -170,14 +176,14 @@ def measure(
     """
     held, given = checked(params), checked_weights(weights)
     check_rho(rho)
-    vector = LossVector(losses, held, None if given is None else len(given))
+    vector = LossVector(losses, held, None if given is None else len(given), names_of(weights))
     check_loader("train", train)
     if test is not None:
         check_loader("test", test)
-    with undisturbed(held):
+    with undisturbed(held, losses, train, test):
         on_train = full_data(vector, held, train, name="train", size=size)
         on_test = None if test is None else full_data(vector, held, test, name="test", size=size)
-    return from_means(on_train, on_test, given, rho)
+    return replace(from_means(on_train, on_test, given, rho), objectives=tuple(vector.called))
 
 
 def short(value: float) -> str:

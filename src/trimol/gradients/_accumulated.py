@@ -20,10 +20,11 @@ from torch.autograd.graph import Node
 
 from trimol._checks import Names
 from trimol._failures import BadValue
+from trimol._generators import Generators
 from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._autocast import no_autocast
-from trimol.gradients._backward import gradient, norm
+from trimol.gradients._backward import differentiated, gradient, norm
 from trimol.gradients._delivery import Delivery
 from trimol.gradients._graph import record
 from trimol.gradients._params import checked, split, trainable
@@ -68,7 +69,7 @@ class Accumulated(Evidence):
         self.findings, self.representation, self.presence = {}, None, None
         self.draws, self.graphs = [], []  # none is held
         self._rows, self._second_gradient, self._pulled = None, None, None
-        self._random: dict[tuple[int, int], list[Tensor]] = {}
+        self._random: dict[tuple[int, int], Generators] = {}
         self._values: dict[tuple[int, int], Tensor] = {}
         self._coarsest, self._has_others, self._dtype = 0.0, False, torch.float32
         self._sinks: list[Node] = []
@@ -159,16 +160,20 @@ class Accumulated(Evidence):
     @contextmanager
     def _same_random_numbers(self, place: tuple[int, int]) -> Iterator[None]:
         """Those that were drawn here before, and after them as if nothing had been drawn again."""
-        device = self.params[0].device
+        now = self._generators.now()
         if place not in self._random:
-            self._random[place] = _random_states(device)
+            self._random[place] = now
             yield
             return
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-            torch.set_rng_state(self._random[place][0])
-            if device.type == "cuda":
-                torch.cuda.set_rng_state(self._random[place][1], device)
+        self._random[place].put_back()
+        try:
             yield
+        finally:
+            now.put_back()
+
+    @functools.cached_property
+    def _generators(self) -> Generators:
+        return Generators(self.function, devices=[self.params[0].device])
 
     def gramian(self, *, chunk: int | None = None, of: Sequence[Tensor] | None = None) -> Tensor:
         """GᵀG of the mean gradients, which are held: M of them."""
@@ -346,18 +351,11 @@ class Accumulated(Evidence):
         """The gradients of one micro-batch on what is not weighed."""
         if not own.others:
             return []
-        found: Sequence[Tensor] = torch.autograd.grad(
-            own.draws[0], own.others, weights.to(own.draws[0]), retain_graph=True
-        )
-        return found
+        shares = weights.to(own.draws[0])
+        return differentiated(own.draws[0], own.others, shares, retain_graph=True)
 
 
 def _gradient(own: Evidence, params: Sequence[Tensor], weights: Tensor) -> list[Tensor]:
     """The last use of a graph, which is freed, unless its next use would be compiled for that."""
     (graph,) = own.graphs
     return gradient(graph.losses, params, weights, retain=bool(graph.compiled))
-
-
-def _random_states(device: torch.device) -> list[Tensor]:
-    own = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
-    return [torch.get_rng_state(), *own]

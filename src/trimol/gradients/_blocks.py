@@ -19,8 +19,7 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
-from trimol.gradients._backward import dense
-from trimol.gradients._checkpoints import explained
+from trimol.gradients._backward import dense, differentiated
 from trimol.gradients._graph import Graph, outputs
 from trimol.gradients._params import as_real, width_of
 
@@ -111,8 +110,7 @@ def _pulled(part: Block, cotangents: Cotangents) -> Sequence[Tensor | None]:
         return [None] * len(part.params)
     tops, given = zip(*arrived, strict=True)
     inputs: list[Any] = [*part.params, *leaving]
-    with explained():
-        found = torch.autograd.grad(tops, inputs, given, retain_graph=True, allow_unused=True)
+    found = differentiated(tops, inputs, given, retain_graph=True, allow_unused=True)
     for edge, gradient in zip(leaving, found[len(part.params) :], strict=True):
         if gradient is not None:
             cotangents[_key(edge)] = gradient

@@ -19,7 +19,9 @@ from trimol._failures import BadValue
 
 T = TypeVar("T")
 
-_SAID = "selective activation checkpoint"  # by torch, of a second backward
+# By torch, of a second backward.
+_SAID = "selective activation checkpoint"
+_FREED = "backward through the graph a second time"
 _CACHED: Any = getattr(checkpoint, "_CachedTorchDispatchMode", None)
 
 
@@ -51,12 +53,17 @@ def within_a_backward(function: Callable[[], T]) -> T:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Within, a second backward through a selective checkpoint is said in our words."""
+    """Within, a second backward through what allows but one is said in our words."""
     try:
         yield
     except RuntimeError as error:
         if _SAID in str(error):
             raise _refusal() from error
+        if _FREED in str(error):
+            raise BadValue(
+                "losses must have their graph, found one that a backward() has freed: compute them "
+                "again for each step, or call that backward() with retain_graph=True"
+            ) from error
         raise
 
 

@@ -12,6 +12,8 @@ final weights is left to the user's ``backward()``. Multiplied and summed in flo
 Nor does the derivative of another batch's y₁ = x₁ Wᵀ along such a gradient, that of `product`:
 
 .. math:: x_1 (D^⊤ x)^⊤ = (x_1 x^⊤)\, D.
+
+Where one of the batches uses W and the other Wᵀ, it is :math:`(x_1 D^⊤)\, x`.
 """
 
 from collections.abc import Sequence
@@ -23,6 +25,7 @@ from torch.autograd.graph import GradientEdge, Node
 
 from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
+from trimol.gradients._checkpoints import explained
 from trimol.gradients._graph import Graph
 from trimol.gradients._params import width_of
 from trimol.maths._numerics import float64
@@ -50,11 +53,13 @@ class Layer:
         weight: Its parameter, which nothing else uses.
         edge: Where the gradient of what it makes arrives.
         inputs: x, N × in.
+        turned: Whether it multiplies by Wᵀ, as ``nn.Linear``, or by W.
     """
 
     weight: Tensor
     edge: GradientEdge
     inputs: Tensor
+    turned: bool
 
     def direct(self, losses: int) -> float:
         """What the gradients of its weight, and their inner products, cost."""
@@ -73,7 +78,9 @@ class Layer:
 
     def moved(self, other: "Layer", cotangent: Tensor) -> Tensor:
         """How what it makes moves along the gradient of its weight on another batch."""
-        return self.inputs @ other.inputs.T @ cotangent
+        if self.turned == other.turned:
+            return self.inputs @ other.inputs.T @ cotangent
+        return self.inputs @ cotangent.T @ other.inputs
 
     def gramian(self, cotangents: Sequence[Tensor]) -> Tensor:
         """The inner products of its weight's gradients, from those of what it made, N × out."""
@@ -139,7 +146,7 @@ def saved(pairs: Sequence[tuple[Layer, Layer]], params: Sequence[Tensor]) -> flo
 
 
 def _multiplications(one: Layer, two: Layer) -> tuple[int, int]:
-    """Of (x₁xᵀ)D; and of Dᵀx and x₁ times that."""
+    """Of (x₁xᵀ)D, or (x₁Dᵀ)x; and of Dᵀx and x₁ times that."""
     (rows, inputs), (others, _) = two.inputs.shape, one.inputs.shape
     entries = width_of(two.weight)
     return others * rows * (inputs + entries // inputs), entries * (others + rows)
@@ -178,15 +185,18 @@ def _linear(graph: Graph) -> list[Layer]:
             continue
         entrance, _ = graph.entrances[id(param)]
         uses = readers.get(entrance, [])
-        if len(uses) == 1 and uses[0][0].name() == "TBackward0":
+        turned = len(uses) == 1 and uses[0][0].name() == "TBackward0"
+        if turned:
             uses = readers.get(uses[0][0], [])
         if len(uses) != 1:
             continue
         (node, place), (where, name) = uses[0], _LAYERS.get(uses[0][0].name(), (-1, ""))
         if place == where and getattr(node, "_saved_alpha", 1) == 1:
-            inputs: Tensor = getattr(node, name).detach()
-            if inputs.dtype == param.dtype and inputs.layout is torch.strided:
-                found.append(Layer(param, GradientEdge(node, 0), inputs))
+            with explained():
+                inputs: Tensor = getattr(node, name).detach()
+            plain = inputs.dtype == param.dtype and inputs.layout is torch.strided
+            if plain and inputs.numel() and param.numel():  # an expert may get no rows
+                found.append(Layer(param, GradientEdge(node, 0), inputs, turned))
     return found
 
 

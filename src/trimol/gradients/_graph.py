@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.graph import Node
 
 from trimol._failures import BadValue
+from trimol.gradients._checkpoints import explained
 from trimol.gradients._compiled import is_compiled, keep_buffers, saved_types
 from trimol.gradients._reduce import is_distributed, mean_large
 from trimol.gradients._sharded import Shards, check, current
@@ -153,11 +154,6 @@ class Graph:
         """The given parameters, by their ``id``, that the losses depend on."""
         return {id(self.given[place]) for place in self.plan.entrances}
 
-    def shares(self, graph: "Graph") -> bool:
-        """Whether a node, other than a leaf, belongs to both graphs."""
-        own = {self.walked[number] for number in self.plan.inner}
-        return any(graph.walked[number] in own for number in graph.plan.inner)
-
     @property
     def rounding(self) -> float:
         """The coarsest rounding of what depends on the parameters (under autocast, half's)."""
@@ -194,11 +190,21 @@ def record(losses: Tensor, given: Sequence[Tensor]) -> Graph:
     python = [walked[number] for number in plan.python]
     for node in python:
         _check_checkpoint(node)
+    for number, names in plan.saving[:1]:  # a backward frees all that it passes
+        _check_kept(walked[number], names)
     sinks, compiled = [*filter(is_sink, python)], [*filter(is_compiled, python)]
     graph = Graph(losses, given, params, walked, plan, others, sinks, compiled, shards)
     if shards is not None:
         shards.check(given, graph.reached, others)
     return graph
+
+
+def _check_kept(node: Node, names: Sequence[str]) -> None:
+    """Raise if a backward has freed what a node saves."""
+    for name in names:
+        if getattr(getattr(node, name), "unpack_hook", TELLS) is None:  # else it is computed again
+            with explained():
+                getattr(node, name.removeprefix("_raw"))
 
 
 def _check_checkpoint(node: Node) -> None:

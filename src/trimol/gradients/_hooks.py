@@ -4,6 +4,10 @@ Autograd runs them; a tangent that is carried past the graph would miss them. A 
 its hooks, but PyTorch numbers the hooks of a process with one counter, and a hook on an
 intermediate result can only be registered after that result exists. So a graph that was recorded
 while the counter stood still has no hooks, except on the parameters, which do show theirs.
+
+Of any other graph a backward tells (`trimol.gradients._backward.heard`). What a hook does to the
+gradient of one loss does not follow from what it does to others, or to their sum: it may clip. So
+where one is heard, each loss needs a backward of its own.
 """
 
 import threading
@@ -24,10 +28,12 @@ class Watch(threading.local):
         hooks: The process's counter of hooks when this thread last looked at it.
         node: The thread's youngest node when the counter was first seen there: what is younger
             was recorded after the last hook was registered. −1 before any hook.
+        mixed: Whether it was given nodes of other threads: then no number says anything.
     """
 
     hooks: int = 0
     node: int = -1
+    mixed: bool = False
 
     def __repr__(self) -> str:
         return f"Watch(hooks={self.hooks}, node={self.node})"
@@ -49,12 +55,17 @@ WATCH = Watch()
 def possible(graph: Graph, watch: Watch = WATCH) -> bool:
     """Whether a hook may sit between the losses and the parameters.
 
-    "No" is certain for a graph that this thread recorded.
+    "No" is certain, but for a graph that another thread recorded before this one looked last.
     """
     watch.look()
     if on_leaves(graph.params):
         return True
-    return watch.node >= 0 and any(n._sequence_nr() <= watch.node for n in graph.active)
+    if watch.node < 0:  # no hook was ever registered
+        return False
+    inner = (graph.walked[step.number] for step in graph.plan.steps if step.sources)
+    numbers = [node._sequence_nr() for node in inner]
+    watch.mixed |= max(numbers, default=0) > _youngest_node()
+    return watch.mixed or any(number <= watch.node for number in numbers)
 
 
 def on_leaves(tensors: Sequence[Tensor]) -> bool:

@@ -29,6 +29,15 @@ def checked(params: Iterable[Tensor], *, real: bool = True) -> list[Tensor]:
             raise BadType(f"params must hold tensors, found {type(p).__name__} at place {i}")
         if real and p.is_complex():
             raise BadType(f"params must be real, found {p.dtype} at place {i}")
+        if not (p.is_floating_point() or p.is_complex()):
+            raise BadType(
+                f"params must be floating point, found {p.dtype} at place {i}: leave out what does "
+                "not train"
+            )
+        if p.layout is not torch.strided:
+            raise BadType(f"params must be dense, found {p.layout} at place {i}")
+        if p.is_meta:
+            raise BadValue(f"params must hold numbers, found one on 'meta' at place {i}")
         distinct[id(p)] = p  # tied weights are one parameter
     if not distinct:
         raise BadValue("params must hold at least one tensor, found none (an empty generator?)")

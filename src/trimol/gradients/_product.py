@@ -12,10 +12,12 @@ graph allows and says which:
     recorded, and a backward through it.
 ``backwards``
     M backwards with a running inner product each: the only way where the graph has no second
-    derivative (``once_differentiable``). The cost grows with M, memory does not.
+    derivative, and where Python code takes part in it (an ``autograd.Function``, a hook): that may
+    do to the gradient of one loss what it does not do to their sum. The cost grows with M, memory
+    does not.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -27,14 +29,16 @@ from trimol._failures import BadType, BadValue
 from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._autocast import no_autocast
-from trimol.gradients._backward import dense, gradient, inner, norm, pulled
+from trimol.gradients._backward import dense, differentiated, gradient, heard, inner, norm, pulled
 from trimol.gradients._factors import Layer, common
 from trimol.gradients._graph import Graph, record
 from trimol.gradients._params import checked, trainable
-from trimol.gradients._rules import Unsupported
+from trimol.gradients._rules import Opaque, Unsupported
+from trimol.gradients._sinks import passes
 from trimol.gradients._tangents import push
 from trimol.gradients._transposed import trial
 from trimol.gradients.losses import Losses, as_vector, entries
+from trimol.maths._numerics import is_finite
 
 Route = Literal["tangents", "double-vjp", "backwards"]
 _GOLDEN = (5**0.5 - 1) / 2  # the fractions of its multiples are far apart
@@ -132,70 +136,82 @@ def by_factors(
 def directional(graph: Graph, vector: Sequence[Tensor], route: Route | None = None) -> Directional:
     """Gᵀv of this process's losses, by ``route`` or by the fastest exact way."""
     reasons: list[str] = []
-    hooked = hooks.possible(graph)
-    if route in (None, "tangents"):
+    for name, way in _WAYS.items():
+        if route not in (None, name):
+            continue
         try:
-            values = push(graph, vector)
-            alone = not hooked and bool(values.isfinite().all())
-            with trial(graph.compiled, alone=alone, telling=bool(values.any())) as unproven:
-                if hooked or unproven:
-                    _verify(graph, vector, values)
-            return Directional(values, "tangents")
+            values = way(graph, vector)
+            if route is None and name != "backwards":
+                _check_finite(graph, vector, values)
+            return Directional(values, name, "; ".join(reasons))
         except Unsupported as error:
-            reasons.append(f"no tangents: {error}")
-    if route in (None, "double-vjp"):
-        try:
-            values = _double_vjp(graph, vector)
-            if hooked or any(isinstance(node, BackwardCFunction) for node in graph.active):
-                _verify(graph, vector, values)
-            return Directional(values, "double-vjp", "; ".join(reasons))
-        except Unsupported as error:
-            reasons.append(f"no double-vjp: {error}")
-    if route in (None, "backwards"):
-        return Directional(_backwards(graph, vector), "backwards", "; ".join(reasons))
+            reasons.append(f"no {name}: {error}")
+            if route is None and isinstance(error, Opaque):
+                return Directional(_backwards(graph, vector), "backwards", "; ".join(reasons))
     raise BadValue(f"route {route!r} is not possible on this graph: {reasons[-1]}")
 
 
+def _check_finite(graph: Graph, vector: Sequence[Tensor], values: Tensor) -> None:
+    """A backward may have nothing to do with an infinite slope that is multiplied by 0 here."""
+    if not is_finite(values) and all(bool(x.isfinite().all()) for x in (graph.losses, *vector)):
+        raise Unsupported("its result is not finite")
+
+
+def _tangents(graph: Graph, vector: Sequence[Tensor]) -> Tensor:
+    """By forward mode, held against a backward where that may not be all."""
+    hooked = hooks.possible(graph)
+    values = push(graph, vector)
+    alone = not hooked and bool(values.isfinite().all())
+    with trial(graph.compiled, alone=alone, telling=bool(values.any())) as unproven:
+        if hooked or unproven:
+            _verify(graph, vector, values)
+    return values
+
+
 def _double_vjp(graph: Graph, vector: Sequence[Tensor]) -> Tensor:
-    """∂⟨Gu, v⟩/∂u at u = 1."""
-    probe = torch.ones_like(graph.losses).requires_grad_()
+    """∂⟨Gu, v⟩/∂u, at any u."""
+    for node in graph.active:
+        if isinstance(node, BackwardCFunction) and not passes(node):
+            raise Opaque(f"{type(node).__name__} is written in Python")
+    probe = _uneven(graph.losses).requires_grad_()
     try:
-        gradients = torch.autograd.grad(
+        gradients = differentiated(
             graph.losses, graph.params, probe, create_graph=True, materialize_grads=True
         )
         moved = [dense(g) for g in gradients]
         reached = [(p, v.to(p)) for p, v in zip(moved, vector, strict=True) if p.requires_grad]
         if not reached:
             raise Unsupported("the backward pass left no graph")
-        (values,) = torch.autograd.grad(
+        values: Tensor
+        (values,) = differentiated(
             [p for p, _ in reached], probe, [v for _, v in reached], retain_graph=True
         )
     except RuntimeError as error:
         raise Unsupported(str(error)) from error
-    _check_linear(graph, moved, vector, values.double())
+    _check_linear(graph, moved, vector, probe.detach().double() * values.double())
+    if hooks.possible(graph):
+        _verify(graph, vector, values)
     return values
 
 
 def _verify(graph: Graph, vector: Sequence[Tensor], values: Tensor) -> None:
-    """Hold Gᵀv against plain backwards, Gu.
+    """Hold Gᵀv against a plain backward, Gu, in which no hook is heard.
 
-    A hook is missed by tangents; a hook or a backward written in Python that leaves the graph
-    (NumPy, ``.detach()``) would be differentiated to zero without a word. u gives every objective
-    about the same share, so that an error in a small one is not lost beside a large one, but not
-    quite: two opposed gradients would cancel, and with them what a hook does to both. A hook that
-    clips acts on large gradients, one that drops the small ones on those: none of the first u is
-    above 1, where a backward of one loss starts, and none of the second is below.
+    u gives every objective about the same share, so that an error in a small one is not lost beside
+    a large one, but not quite: two opposed gradients would cancel.
     """
     sizes = values.double().abs()
-    positive = sizes[sizes > 0]
-    smallest = positive.min() if len(positive) else sizes.new_ones(())
-    largest = sizes.max().clamp_min(smallest)
-    uneven = 1 + torch.arange(len(sizes)).to(sizes) * _GOLDEN % 1  # from 1 to 2, no two alike
-    for scale, factor in ((smallest, uneven / 2), (largest, uneven)):
-        least = torch.maximum(smallest, scale * graph.rounding**0.5)
-        shares = factor * scale / sizes.clamp_min(least)
-        moved = gradient(graph.losses, graph.params, shares)
-        _check_linear(graph, moved, vector, shares.to(graph.losses).double() * values.double())
+    largest = sizes.max().clamp_min(torch.finfo(sizes.dtype).tiny)
+    shares = _uneven(sizes) * largest / sizes.clamp_min(largest * graph.rounding**0.5)
+    moved = heard(graph.losses, graph.params, shares)
+    if moved is None:
+        raise Opaque("a hook reads gradients on their way, or changes them")
+    _check_linear(graph, moved, vector, shares.to(graph.losses).double() * values.double())
+
+
+def _uneven(like: Tensor) -> Tensor:
+    """A number from 1 to 2 for each objective, no two alike."""
+    return 1 + torch.arange(len(like)).to(like) * _GOLDEN % 1
 
 
 def _check_linear(
@@ -209,12 +225,17 @@ def _check_linear(
     scale = max((norm(moved) * norm(vector)).item(), terms.abs().sum().item())
     gap = abs((inner(moved, vector) - terms.sum()).item())
     if not gap <= scale * graph.rounding**0.6:
-        raise Unsupported(
-            "a hook or a backward pass written in Python is not linear or not differentiable"
-        )
+        raise Unsupported("plain backwards do not confirm it")
 
 
 def _backwards(graph: Graph, vector: Sequence[Tensor]) -> Tensor:
     """⟨∇f_m, v⟩ for one objective after another."""
     values = [inner(pulled(entry, graph.params), vector) for entry in entries(graph.losses)]
     return torch.stack(values).to(graph.losses)
+
+
+_WAYS: dict[Route, Callable[[Graph, Sequence[Tensor]], Tensor]] = {
+    "tangents": _tangents,
+    "double-vjp": _double_vjp,
+    "backwards": _backwards,
+}

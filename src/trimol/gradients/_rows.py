@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
 from trimol._failures import BadValue
+from trimol.gradients import _hooks as hooks
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._autocast import no_autocast
 from trimol.gradients._backward import pulled
@@ -33,6 +34,8 @@ CACHED_ENTRIES = 2**18
 USUAL = 0.95  # so many of the intermediate gradients: a recurrent layer has hundreds of small ones
 SMALLEST_BATCH = 4
 LARGEST_BATCH = 32
+# Nodes of which torch's batched backward is wrong, where an output besides the first is used.
+_WRONG_BATCHES = frozenset({"NativeGroupNormBackward0"})
 # A Gramian widens so many entries at a time to float64: 512 KB, which stay in the cache.
 WIDENED_ENTRIES = 2**16
 
@@ -330,6 +333,11 @@ def _batch_width(graph: Graph) -> int:
         return 1  # a batch would send every loss through the graphs of the others
     if any(isinstance(node, BackwardCFunction) and not passes(node) for node in nodes):
         return 1  # written in Python: may have no batching rule
+    if hooks.possible(graph):
+        return 1  # it would be given all gradients at once
+    used = {edge for step in graph.plan.steps for edge in step.sources if edge is not None}
+    if any(graph.walked[number].name() in _WRONG_BATCHES for number, output in used if output):
+        return 1
     if losses.device.type != "cpu":
         return LARGEST_BATCH
     if any("Rnn" in node.name() for node in nodes):

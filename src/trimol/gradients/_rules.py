@@ -20,7 +20,7 @@ hold every rule against a naive Jacobian.
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -29,6 +29,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
 from trimol.gradients._compiled import is_compiled
+from trimol.gradients._params import as_real
 from trimol.gradients._recurrent import Layer, lstm
 from trimol.gradients._sinks import handed_on, passes
 from trimol.gradients._transposed import carried as carried_compiled
@@ -50,6 +51,10 @@ class Unsupported(Exception):
     """A node of the graph cannot carry tangents."""
 
 
+class Opaque(Unsupported):
+    """Python code that may do anything to a gradient: a loss needs a backward of its own."""
+
+
 def carry(node: Any, incoming: Tangents) -> Tangents:
     """The tangents of a node's outputs, from those of its inputs (``None`` stands for zero).
 
@@ -62,7 +67,7 @@ def carry(node: Any, incoming: Tangents) -> Tangents:
                 break
         else:
             return (None,) * len(node._input_metadata)
-        if name in SYMMETRIC and len(incoming) == 1 and not tangent.is_complex():
+        if name in SYMMETRIC and len(incoming) == 1 and not _is_complex(node, tangent):
             outgoing = node(tangent)
             return outgoing[:1] if isinstance(outgoing, tuple) else (outgoing,)
         rule = _rule(node, name) or _generic
@@ -70,6 +75,11 @@ def carry(node: Any, incoming: Tangents) -> Tangents:
         return outgoing if isinstance(outgoing, tuple) else (outgoing,)
     except (RuntimeError, *_LAYOUT) as error:
         raise Unsupported(f"{name}: {error}") from error
+
+
+def _is_complex(node: Any, tangent: Tensor) -> bool:
+    """Whether a node's input or output is: of real ones alone J = Jᵀ follows."""
+    return tangent.is_complex() or node._input_metadata[0].dtype.is_complex
 
 
 def known(node: Any) -> bool:
@@ -97,7 +107,7 @@ def _generic(node: Any, *incoming: Tensor | None) -> Tangents:
             return handed_on(node, incoming)
         if is_compiled(node):
             return carried_compiled(node, incoming)
-        raise Unsupported(type(node).__name__)
+        raise Opaque(f"{type(node).__name__} is written in Python")
     outputs = node._input_metadata
     if len(outputs) == 1 and math.prod(outputs[0].shape) == 1:
         types = [outputs[0].dtype, *(t.dtype for t in incoming if t is not None)]
@@ -137,26 +147,48 @@ def _one(dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def _by_double_vjp(node: Any, incoming: Tangents) -> Tangents:
-    """Jt = ∂⟨Jᵀu, t⟩/∂u at u = 1, from the node's own backward u ↦ Jᵀu.
+    """Jt = ∂⟨Jᵀu, t⟩/∂u at any u, from the node's own backward u ↦ Jᵀu.
 
     Linear though it is, that backward may be written with a logarithm: it has no derivative at 0.
+    And its derivative may take another side of a kink: so ⟨u, Jt⟩ is held against ⟨Jᵀu, t⟩.
     """
     with torch.enable_grad():
-        probes = [
-            torch.ones(o.shape, dtype=o.dtype, device=o.device, requires_grad=True)
-            for o in node._input_metadata
-        ]
+        probes = [_uneven(output).requires_grad_() for output in node._input_metadata]
         pulled = _pull(node, *probes)
         pairs = [(p, t) for p, t in zip(pulled, incoming, strict=True) if t is not None]
-        # As autograd does, give a gradient the shape and type of the input that it belongs to.
-        outputs = [
-            p.sum_to_size(t.shape).to(t.dtype)
-            for p, t in pairs
-            if p is not None and p.requires_grad
-        ]
+        outputs = [_like(p, t) for p, t in pairs if p is not None and p.requires_grad]
+        tangents = [t for _, t in pairs]
         if len(outputs) < len(pairs):
             raise Unsupported(f"{node.name()} has no second derivative")
-        return torch.autograd.grad(outputs, probes, [t for _, t in pairs], allow_unused=True)
+        found = torch.autograd.grad(outputs, probes, tangents, allow_unused=True)
+    moved = [(f, u) for f, u in zip(found, probes, strict=True) if f is not None]
+    (one, size), (two, _) = _inner(zip(outputs, tangents, strict=True)), _inner(moved)
+    rounding = max(torch.finfo(x.dtype).eps for x in (*tangents, *probes))
+    if size > 0 and abs(one - two) > size * rounding**0.6:
+        raise Unsupported(f"{node.name()} has a second derivative of its own")
+    return found
+
+
+def _uneven(like: Any) -> Tensor:
+    """Numbers from 1 to 2, no two alike."""
+    flat = torch.linspace(1, 2, math.prod(like.shape), dtype=like.dtype, device=like.device)
+    return flat.view(like.shape)
+
+
+def _inner(pairs: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
+    """⟨a, b⟩ over pairs of tensors, and ‖a‖‖b‖, which rounding is relative to."""
+    total = size = 0.0
+    for a, b in pairs:
+        one, other = _flat(as_real(a.detach())), _flat(as_real(b.detach()))
+        total += torch.dot(one, other).item()
+        size += one.norm().item() * other.norm().item()
+    return total, size
+
+
+def _like(gradient: Tensor, own: Tensor) -> Tensor:
+    """As autograd does, give a gradient the shape and type of the input that it belongs to."""
+    real = gradient.is_complex() and not own.is_complex()
+    return (gradient.real if real else gradient).sum_to_size(own.shape).to(own.dtype)
 
 
 def _shape(node: Any, number: int = 0) -> torch.Size:
@@ -458,14 +490,16 @@ def _segments(node: Any, x: Tensor) -> Tensor:
         "offsets": node._saved_offsets,
         "axis": signed(node._saved_axis),
     }
-    slopes = _aten._segment_reduce_backward(
-        torch.ones_like(result),
-        result,
-        data,
-        node._saved_reduce,
-        initial=node._saved_initial,
-        **where,
-    )
+
+    def pulled(u: Tensor) -> Tensor:
+        gradient: Tensor = _aten._segment_reduce_backward(
+            u, result, data, node._saved_reduce, initial=node._saved_initial, **where
+        )
+        return gradient
+
+    slopes = pulled(torch.ones_like(result))
+    if not torch.equal(slopes, -pulled(-torch.ones_like(result))):
+        raise Unsupported("of equal entries torch shares positive gradients out, and no others")
     moved: Tensor = _aten.segment_reduce(slopes * x, "sum", initial=0, **where)
     return moved
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from trimol._failures import BadValue
 from trimol.gradients._sharded import Part
 
 
@@ -54,11 +54,17 @@ class _Attached(torch.autograd.Function):
         *params: Tensor,
     ) -> Tensor:
         ctx.direction, ctx.finish = direction, finish
+        ctx.save_for_backward(value)
         return value.clone()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        ctx.saved_tensors  # noqa: B018  (raises as torch does, where they were freed by a backward)
+        if torch.is_grad_enabled():
+            raise BadValue(
+                "create_graph must be False: this method's gradient is known without a graph, and "
+                "cannot be differentiated (trimol.Static with its weights can)"
+            )
         (scale,) = upstream
         ctx.finish()
         return (scale, None, None, *[_scaled(d, scale) for d in ctx.direction])

@@ -92,15 +92,16 @@ class Shards:
                     f"{tuple(p.shape)} at place {i} that the losses do not reach"
                 )
 
-    def joined(self, leaves: Sequence[Tensor], gradients: Sequence[Tensor]) -> list[Tensor]:
-        """Gradients of leaves; those of gathered ones are means over the processes."""
-        places = [i for i, leaf in enumerate(leaves) if id(leaf) in self.gathered]
-        types = [self.gathered[id(leaves[i])].sharded_param.dtype for i in places]
-        own = [gradients[i].to(dtype) for i, dtype in zip(places, types, strict=True)]
-        result = list(gradients)
-        for i, mean in zip(places, reduce.mean_large(own), strict=True):
-            result[i] = mean
-        return result
+    def joined(self, leaves: Sequence[Tensor], gradients: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Gradients of leaves: means over the processes, also of those that FSDP2 ignores."""
+        pairs = zip(leaves, gradients, strict=True)
+        return reduce.mean_large([g.to_dense().to(self.given_of(x).dtype) for x, g in pairs])
+
+    def ignores(self, given: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+        """Whether FSDP2 leaves one of the parameters, or of the other leaves, alone."""
+        return any(id(p) not in self.given for p in given) or any(
+            id(leaf) not in self.gathered for leaf in others
+        )
 
     def shard(self, leaf: Tensor, gradient: Tensor) -> tuple[Tensor, Tensor | Part]:
         """What the user has of a leaf, and its part of the leaf's gradient."""

@@ -29,8 +29,8 @@ from trimol.gradients._absent import (
     unreached,
 )
 from trimol.gradients._autocast import no_autocast
-from trimol.gradients._backward import dense, gradient, norm, pulled
-from trimol.gradients._checkpoints import check_repeatable, explained
+from trimol.gradients._backward import dense, differentiated, gradient, norm, pulled
+from trimol.gradients._checkpoints import check_repeatable
 from trimol.gradients._delivery import AS_IT_IS, Delivery
 from trimol.gradients._factors import Layer, common, saved
 from trimol.gradients._factors import passes as factored_passes
@@ -41,6 +41,7 @@ from trimol.gradients._metric import Metric
 from trimol.gradients._params import checked, split, trainable, width_of
 from trimol.gradients._presence import Counts, Presence, checked_counts
 from trimol.gradients._product import by_factors, directional
+from trimol.gradients._retained import retains
 from trimol.gradients._rows import (
     Parts,
     all_rows,
@@ -332,29 +333,21 @@ class Evidence:
         Args:
             weights: λ.
             keep_gradient: Keep G2 λ for `scalar`, which must then be called with the same λ: the
-                second draw's graph is freed, and needs no other backward. That of an only draw
-                is not freed: there may be other products, of which the last is kept.
+                second draw needs no other backward. Of several products the last is kept.
         """
         if not self.route:  # the first product
             check_repeatable(n for graph in self.graphs if graph.recomputes for n in graph.nodes)
         if rows := self._separate_rows:
             return self._product_of_rows(weights, rows)
         place = min(1, len(self.draws) - 1)
-        second = self.draws[place]
-        # Hooks on the parameters are for the user's backward to run, once: it needs the graph.
-        keep_gradient = keep_gradient and not hooks.on_leaves(self.params)
-        again = bool(self.others) or self.delivery.rescales  # there is another backward to come
-        again = again or bool(self.graphs[place].compiled)
-        retain = not keep_gradient or again or self.graphs[0].shares(self.graphs[place])
+        keep_gradient = keep_gradient and not self._is_watched
         with self.apart():
             pairs = [] if keep_gradient else self._common
             graphs = self.graphs[0], self.graphs[place]
             local = by_factors(*graphs, pairs, weights) if pairs else None
-            if not retain:
-                self.looked_up  # noqa: B018  (asked while the graph still tells)
             if local is None:
                 pairs = []
-                own = gradient(second, self.params, weights, retain=retain)
+                own = gradient(self.draws[place], self.params, weights)
                 vector = self.graphs[place].joined(own)
                 local = directional(self.graphs[0], self._in_metric(vector))
         self.route, self.reason = local.route, local.reason
@@ -364,6 +357,15 @@ class Evidence:
         elif keep_gradient:
             self._pulled = weights, vector
         return self._noted("product", reduce.mean_small(local.values))
+
+    @functools.cached_property
+    def _is_watched(self) -> bool:
+        """Whether the user's backward has to pass the graphs, though all gradients are known.
+
+        It runs the parameters' own hooks, once, and fills the ``.grad`` of intermediate results.
+        """
+        retained = any(retains(graph.walked) for graph in self.graphs)
+        return retained or hooks.on_leaves(self.params)
 
     @functools.cached_property
     def _common(self) -> list[tuple[Layer, Layer]]:
@@ -509,12 +511,14 @@ class Evidence:
         used = self.draws[draws] or self.draws
         # The rows are known: their weighted sum is the gradient, and no backward is left to do.
         whole = len(used) == len(self.draws)
-        if self._rows is not None and whole and not hooks.on_leaves(self.params):
+        if self._rows is not None and whole and not self._is_watched:
             direction = self._known_direction(weights, self._rows)
             if self._spread:
                 direction = reduce.collected(direction, sum(map(width_of, self.params)))
             return self.scalar_along(weights, direction)
-        if self.guards or self._is_rescaled(weights) or self._is_pulled(weights):
+        # Of what FSDP2 ignores, nobody but us takes the mean over the processes.
+        unheld = self.shards is not None and self.shards.ignores(self.given, self.others)
+        if self.guards or unheld or self._is_rescaled(weights) or self._is_pulled(weights):
             return self._along(weights, used, self._combined(weights, used))
         values = [weighted(vector, weights) for vector in used]
         if not self.others and self._second_gradient is None:
@@ -730,9 +734,9 @@ class Evidence:
         if not self.others:
             return []
         shares = [w.to(vector) / len(draws) for vector, w in zip(draws, weights, strict=True)]
-        with self.apart(), hooks.muted(self.others), explained():
+        with self.apart(), hooks.muted(self.others):
             # A sparse gradient stays one: its optimizer may insist.
-            total: Sequence[Tensor] = torch.autograd.grad(
+            total: Sequence[Tensor] = differentiated(
                 draws, self.others, shares, retain_graph=True, materialize_grads=True
             )
         return total if self.shards is None else self.shards.joined(self.others, total)

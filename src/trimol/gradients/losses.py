@@ -26,6 +26,10 @@ def as_vector(
         )
     if not vector.is_floating_point():
         raise BadType(f"{name} must be floating point, found {vector.dtype}")
+    if vector.layout is not torch.strided:
+        raise BadType(f"{name} must be dense, found {vector.layout}")
+    if vector.is_meta:
+        raise BadValue(f"{name} must hold numbers, found a tensor on 'meta'")
     if graph and not vector.requires_grad:
         raise BadValue(
             f"{name} must require grad: no graph leads from it to the parameters (was it detached, "

@@ -21,7 +21,7 @@ from torch import Tensor
 from trimol import _digests as digests
 from trimol._extras import require
 from trimol._failures import BadType, BadValue, RunError
-from trimol._files import from_here, replace
+from trimol._files import from_here, read, replace
 from trimol.data import dealt
 from trimol.gradients import Losses
 from trimol.methods import Method
@@ -184,7 +184,7 @@ def _read(path: Path) -> Any:
             f"found no {FILE} in {from_here(path.parent)}: it was saved without the method, whose "
             "λ would start anew (if that is meant, start from its weights: from_pretrained)"
         )
-    content = path.read_bytes()
+    content = read(path)
     if digests.written(content) is None or not digests.intact(content):
         raise RunError(f"{from_here(path)} is damaged: resume from another checkpoint")
     return torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")

@@ -1,6 +1,8 @@
 """What every method has in common: losses in, one scalar out, state that survives a checkpoint."""
 
 import math
+import os
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Never, Self, TypedDict, get_args
@@ -28,8 +30,10 @@ from trimol.maths._numerics import is_finite
 from trimol.methods import _handshake as handshake
 from trimol.methods._info import Info
 from trimol.methods._inherited import inherit_arguments, refuse_unknown, without_rest
+from trimol.methods._movement import Movement
 from trimol.methods._reach import Reach
 from trimol.methods._restart import look_at_optimizer
+from trimol.methods._verification import Verification, WrongGradient, verify
 
 # A forward and a backward, in backwards, which are twice as long as a forward.
 PLAIN_STEP = 1.5
@@ -115,6 +119,9 @@ class Method(nn.Module):
         prefers: The hyper-parameter that takes a preference, a point of the simplex: tuned like
             those of ``search``, and `trimol.runs.front` makes the points of a front with it. None
             where there is none.
+        moved_by: The hyper-parameter that is the step size of λ; None where λ takes no steps. Where
+            there is one, the method says once that λ does not move, or that an objective has had
+            weight 0 for long.
         no_metric: Why the weights, which need gradients, are not chosen for an optimizer's steps.
         spreads: The hyper-parameter that takes how many models are trained at once, point after
             point, to be spread over a front. None where the method trains one.
@@ -128,6 +135,7 @@ class Method(nn.Module):
     prefers: ClassVar[str | None] = None
     spreads: ClassVar[str | None] = None
     no_metric: ClassVar[str] = ""
+    moved_by: ClassVar[str | None] = None
     draws: int = 1
     weights: Tensor
     step: Tensor
@@ -187,8 +195,10 @@ class Method(nn.Module):
         self._begun = self._trained_in_eval = False
         self._said_of_guard: set[str] = set()
         self._met = False
-        self._short = 0
+        self._short = short_number()  # of batches that were dealt before: not this method's
+        self._unverified = os.environ.get("TRIMOL_CHECK", "0") not in ("", "0")
         self._reach = Reach()
+        self._movement = Movement()
 
     def _steps_of(self, optimizer: Optimizer | None) -> Steps | None:
         """What an optimizer does, where weights are chosen for it; refused where they are not."""
@@ -240,6 +250,11 @@ class Method(nn.Module):
             return None
         in_metric = self.metric == "step" and self._has_metric
         return Stepping(self.steps, self.weights, in_metric, self.guard)
+
+    @property
+    def initial_weights(self) -> Tensor:
+        """λ of a new instance."""
+        return self._start["weights"]
 
     def carry(self, **state: Tensor) -> None:
         """Carry these from step to step: as buffers, which are saved and loaded, and reset."""
@@ -411,6 +426,50 @@ class Method(nn.Module):
         self.meet(lambda: {"micro-batches": len(parts), "loss vectors": len(parts[0])})
         return self._take(evidence)
 
+    def verify(
+        self,
+        *losses: Losses | None,
+        counts: Counts | None = None,
+        representation: Sequence[Tensor] | None = None,
+    ) -> Verification:
+        """Compare a step on these losses with plain backwards, one for each loss; take none.
+
+        The first thing to do on a new model: it tells by which route the engine goes there, and
+        whether that is exact. Weights, graphs and parameters stay as they are. With
+        ``TRIMOL_CHECK=1`` in the environment every method does so before its first step, prints
+        the line to standard error and raises where the step is wrong.
+
+        Args:
+            losses: One loss vector for each of the method's draws, as for a step.
+            counts: As for a step.
+            representation: What the heads see, for a method that asks for it.
+
+        Example:
+            >>> import torch, trimol
+            >>> model = torch.nn.Linear(4, 2).double()
+            >>> def losses(): return model(torch.ones(3, 4).double()).square().mean(0)
+            >>> trimol.MGDA(model.parameters(), objectives=2).verify(losses()).exact
+            True
+        """
+        more = {"keep": False, "counts": counts, "representation": representation}
+        return verify(self, losses, more)
+
+    def _check_engine(
+        self,
+        losses: Sequence[Losses | None],
+        counts: Counts | None,
+        representation: Sequence[Tensor] | None,
+    ) -> None:
+        """Say how far the first step is from plain backwards; raise where it is wrong."""
+        if reduce.is_distributed():
+            name = type(self).__name__
+            print(f"{name}: not checked, as there are several processes", file=sys.stderr)
+            return
+        found = self.verify(*losses, counts=counts, representation=representation)
+        if not found.exact:
+            raise WrongGradient(f"{found}: please report this")
+        print(found, file=sys.stderr)
+
     @property
     def evaluates(self) -> bool:
         """Whether a call is no step now: in eval mode, or where no gradients are wanted."""
@@ -445,8 +504,12 @@ class Method(nn.Module):
         keep: bool,
         counts: Counts | None = None,
         representation: Sequence[Tensor] | None = None,
+        kind: type[Evidence] = Evidence,
     ) -> Evidence:
         """What the losses of this step tell."""
+        if self._unverified and self.due and not keep:
+            self._unverified = False
+            self._check_engine(losses, counts, representation)
         self.meet(lambda: handshake.of_losses(losses, keep=keep))
         due = self.due
         self._check_count(len(losses), due and not keep)
@@ -459,7 +522,7 @@ class Method(nn.Module):
         presence = Presence(
             self.names, self.draws, samples, keep=lacks, due=due, wanted=self.wanted
         )
-        return Evidence(
+        return kind(
             given,
             self.params,
             self.names,
@@ -517,6 +580,8 @@ class Method(nn.Module):
             self._reach.follow(type(self).__name__, self.params, evidence)
         before = self.weights
         updated = self.due and not keep and self._update(evidence)
+        if updated and self.moved_by is not None:
+            self._movement.follow(self)
         extra = max(evidence.extra(self.weights), 0.0) / PLAIN_STEP
         self._pay(extra)
         result = evidence.scalar(before) if keep else self.scalar(evidence, before, self.weights)
@@ -536,7 +601,7 @@ class Method(nn.Module):
             extra=extra,
             waits=self.waits,
             scale=evidence.scale,
-            start=self._start["weights"],
+            start=self.initial_weights,
             **evidence.findings,
         )
         if self.info.guarded == "failed" and bool(self.info.effect.isfinite().all()):  # type: ignore[union-attr]
@@ -584,6 +649,7 @@ class Method(nn.Module):
         self.info = None
         self._said = set()
         self._reach = Reach()
+        self._movement = Movement()
         return self
 
     def extra_repr(self) -> str:
@@ -648,6 +714,9 @@ class Method(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *more: Any) -> None:
         """As every module; a state of before steps were `kept` has kept none."""
+        given = state_dict.get(f"{prefix}weights")
+        if isinstance(given, Tensor) and not given.isfinite().all():
+            raise BadValue(f"weights of a state must be finite, found {given.tolist()}")
         if f"{prefix}skipped" in state_dict:
             state_dict.setdefault(f"{prefix}kept", torch.zeros_like(self.kept))
         super()._load_from_state_dict(state_dict, prefix, *more)

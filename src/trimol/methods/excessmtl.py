@@ -70,6 +70,7 @@ class ExcessMTL(Method):
         "More weight on the losses that are farthest above their least, by AdaGrad's curvature."
     )
     reference: ClassVar[str] = "he2024robust"
+    moved_by: ClassVar[str | None] = "lr"
     shown: ClassVar[tuple[str, ...]] = ("lr", "warmup")
     search: ClassVar[Mapping[str, Range]] = {"lr": (1e-3, 1.0)}
     no_metric: ClassVar[str] = "whose excess risks have a metric of their own"

@@ -80,6 +80,7 @@ class FAMO(Method):
         "training."
     )
     reference: ClassVar[str] = "liu2023famo"
+    moved_by: ClassVar[str | None] = "beta"
     shown: ClassVar[tuple[str, ...]] = ("beta", "gamma", "adam")
     search: ClassVar[Mapping[str, Range]] = {"beta": (2.5e-3, 0.25)}
     logits: Tensor
@@ -101,7 +102,7 @@ class FAMO(Method):
         super().__init__(params, objectives, **options)
         self.beta = checks.nonnegative("beta", beta)
         self.gamma = checks.nonnegative("gamma", gamma)
-        self.adam = adam
+        self.adam = checks.flag("adam", adam)
         lowest = [0.0] * self.objectives if min_losses is None else min_losses
         self.min_losses = checks.vector("min_losses", lowest, objectives)
         zeros = torch.zeros_like(self.weights)

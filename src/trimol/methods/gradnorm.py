@@ -81,6 +81,7 @@ class GradNorm(Method):
         "Trains the weights so that weighted gradients are of one size and objectives of one pace."
     )
     reference: ClassVar[str] = "chen2018gradnorm"
+    moved_by: ClassVar[str | None] = "lr"
     shown: ClassVar[tuple[str, ...]] = ("alpha", "lr")
     search: ClassVar[Mapping[str, Range]] = {"alpha": (0.3, 3.0)}
     initial: Tensor
@@ -104,7 +105,7 @@ class GradNorm(Method):
         self.alpha = checks.nonnegative("alpha", alpha)
         self.lr = checks.nonnegative("lr", lr)
         self.layer = None if layer is None else tuple(layer)
-        self.simultaneous = simultaneous
+        self.simultaneous = checks.flag("simultaneous", simultaneous)
         first = torch.zeros_like(self.weights)  # zeros: not yet known
         if initial is not None:
             given = checks.vector("initial", initial, objectives)

@@ -55,6 +55,7 @@ class IMTLL(UW):
         "Each loss times a learned scale that makes all of them alike: UW but for a factor of two."
     )
     reference: ClassVar[str] = "liu2021towards"
+    moved_by: ClassVar[str | None] = "lr"
     start: ClassVar[float] = 1.0
     search: ClassVar[Mapping[str, Range]] = {"lr": (1e-3, 0.1)}
 

@@ -101,7 +101,7 @@ class MoCo(Method):
         self.beta = beta
         self.gamma = None if gamma is None else checks.nonnegative("gamma", gamma)
         self.rho = checks.nonnegative("rho", rho)
-        self.zero_start = zero_start
+        self.zero_start = checks.flag("zero_start", zero_start)
         self.carry(
             tracker=Columns.empty(self.params, self.objectives),
             seen=torch.full((len(self.params),), zero_start),

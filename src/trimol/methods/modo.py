@@ -13,10 +13,10 @@ from trimol.maths.projection import projected, projected_on_host
 from trimol.methods.base import Method, Needs, Objectives, Range, State, StepOptions
 
 Gamma = float | Literal["auto"]
-# With γ = "auto": how far λ goes in its first step, how the running mean forgets, and the least
-# that it may be, relative to the largest it was (where gradients vanish, γ must not grow for ever).
-_FIRST, _MEMORY, _FLOOR = 0.1, 0.99, 1e-3
-_REMEMBERED = ("spread", "largest", "updates")
+# With γ = "auto": how far λ goes at most in its first step, how the running mean forgets, and the
+# least that it may be, relative to the largest it was (where gradients vanish, γ must not grow).
+_FIRST, _MEMORY, _FLOOR = 0.3, 0.99, 1e-3
+_REMEMBERED = ("scale", "largest", "updates")
 
 
 def modo_step(
@@ -30,35 +30,35 @@ def modo_step(
     return project(weights - gamma * (product + rho * weights))
 
 
-def _automatic(spread: Tensor, largest: Tensor, updates: Tensor) -> Tensor:
+def _automatic(scale: Tensor, largest: Tensor, updates: Tensor) -> Tensor:
     """γ_t = c / (√t ŝ_t): from what the steps before t saw, so that the step stays unbiased.
 
     Args:
-        spread: The running mean of the spread of the products, as `_remembered` keeps it.
+        scale: The running mean of the products' lengths, as `_remembered` keeps it.
         largest: The largest that its unbiased value ŝ was.
         updates: How many steps made it; with none, γ is zero.
     """
-    scale = torch.maximum(_unbiased(spread, updates), _FLOOR * largest)
-    gamma = _FIRST / (updates.clamp_min(1).sqrt() * scale)
-    return torch.where(scale > 0, gamma, 0.0)
+    size = torch.maximum(_unbiased(scale, updates), _FLOOR * largest)
+    gamma = _FIRST / (updates.clamp_min(1).sqrt() * size)
+    return torch.where(size > 0, gamma, 0.0)
 
 
 def _remembered(
-    spread: Tensor, largest: Tensor, updates: Tensor, slope: Tensor
+    scale: Tensor, largest: Tensor, updates: Tensor, slope: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """These three after one more step, whose slope G1ᵀ(G2 λ) + ρλ is given (batchable).
+    """Return these three after one more step, whose slope G1ᵀ(G2 λ) + ρλ is given (batchable).
 
-    Its spread is the length of what the projection onto the simplex leaves of it: the slope less
-    its mean. The sum of M products has the unit of a squared loss, and so has this.
+    The whole length counts, not only the part along the simplex that moves λ: where the products
+    of all objectives are nearly equal, what tells them apart is noise, and λ then moves little.
     """
-    seen = torch.linalg.vector_norm(slope - slope.mean(-1, keepdim=True), dim=-1)
-    spread, updates = _MEMORY * spread + (1 - _MEMORY) * seen, updates + 1
-    return spread, torch.maximum(largest, _unbiased(spread, updates)), updates
+    seen = torch.linalg.vector_norm(slope, dim=-1)
+    scale, updates = _MEMORY * scale + (1 - _MEMORY) * seen, updates + 1
+    return scale, torch.maximum(largest, _unbiased(scale, updates)), updates
 
 
-def _unbiased(spread: Tensor, updates: Tensor) -> Tensor:
+def _unbiased(scale: Tensor, updates: Tensor) -> Tensor:
     """A running mean that began at zero, without the share that the zero still has."""
-    return spread / (1 - _MEMORY ** updates.clamp_min(1))
+    return scale / (1 - _MEMORY ** updates.clamp_min(1))
 
 
 class MoDo(Method):
@@ -77,13 +77,14 @@ class MoDo(Method):
     The product costs one backward and one forward-mode pass, whatever M: no Jacobian is formed.
 
     Args:
-        gamma: γ, the step size of λ. May be changed between steps (``modo.gamma = …``). It has the
-            unit of one over a squared loss: losses a hundred times larger take a γ ten thousand
-            times smaller. ``"auto"`` needs no unit: λ's path is the same whatever all losses are
-            multiplied by (for ρ = 0). Then :math:`\gamma_t = 0.1 / (\sqrt t\, \hat s_t)` with
-            :math:`\hat s_t` a running mean, over the steps before, of the length of
-            :math:`\nabla F_{z_1}^\top \nabla F_{z_2} \lambda` less its mean: λ goes about
-            0.1/√t in step t. The first step leaves λ as it is, to learn the scale.
+        gamma: γ, the step size of λ. ``"auto"`` needs no tuning and no unit: λ's path is the same
+            whatever all losses are multiplied by (for ρ = 0). Then
+            :math:`\gamma_t = 0.3 / (\sqrt t\, \hat s_t)` with :math:`\hat s_t` a running mean, over
+            the steps before, of the length of :math:`\nabla F_{z_1}^\top \nabla F_{z_2} \lambda`: λ
+            goes at most about 0.3/√t in step t. The first step leaves λ as it is, to learn the
+            scale. A number, as in the paper, may be changed between steps (``modo.gamma = …``); it
+            has the unit of one over a squared loss: losses a hundred times larger take a γ ten
+            thousand times smaller.
         rho: ρ, the regularisation of λ towards uniform.
         weights: λ0, on the simplex; uniform by default.
         draws: 2, or 3: then x moves on a third independent batch alone, the variant that the
@@ -114,10 +115,11 @@ class MoDo(Method):
         "Unbiased steps on the weights by double sampling, at a cost that does not grow with M."
     )
     reference: ClassVar[str] = "chen2023three"
+    moved_by: ClassVar[str | None] = "gamma"
     shown: ClassVar[tuple[str, ...]] = ("gamma", "rho")
     search: ClassVar[Mapping[str, Range]] = {"gamma": (1e-3, 10.0)}
     draws: int = 2
-    spread: Tensor
+    scale: Tensor
     largest: Tensor
     updates: Tensor
 
@@ -126,7 +128,7 @@ class MoDo(Method):
         params: Iterable[Tensor],
         objectives: Objectives,
         *,
-        gamma: Gamma = 0.01,
+        gamma: Gamma = "auto",
         rho: float = 0.0,
         weights: Tensor | Sequence[float] | Mapping[str, float] | None = None,
         draws: int = 2,
@@ -136,7 +138,7 @@ class MoDo(Method):
         super().__init__(params, objectives, weights=checks.simplex(weights, objectives), **options)
         if draws not in (1, 2, 3):
             raise BadValue(f"draws must be 1, 2 or 3, found {draws!r}")
-        if simultaneous and draws == 3:
+        if checks.flag("simultaneous", simultaneous) and draws == 3:
             raise BadValue(
                 "simultaneous must be False with draws=3: x moves on the third batch, whose "
                 "gradient the product does not give"
@@ -159,7 +161,7 @@ class MoDo(Method):
         if isinstance(value, str):
             if value != "auto":
                 raise BadValue(f"gamma must be 'auto' or a number, found {value!r}")
-            if "spread" not in self._buffers:
+            if "scale" not in self._buffers:
                 raise BadValue("gamma must be 'auto' from the start, found it set afterwards")
             vars(self)["gamma"] = value
         else:
@@ -175,7 +177,7 @@ class MoDo(Method):
         """γ of the next step: what was given, or what ``"auto"`` has come to."""
         if not isinstance(self.gamma, str):
             return self.gamma
-        return _automatic(self.spread, self.largest, self.updates)[..., None]
+        return _automatic(self.scale, self.largest, self.updates)[..., None]
 
     def weigh(self, evidence: Evidence) -> Tensor | State:
         """λₜ₊₁, from the first two draws, or twice the only one."""
@@ -184,7 +186,7 @@ class MoDo(Method):
         if not isinstance(self.gamma, str):
             return weights
         slope = product + self.rho * self.weights
-        seen = _remembered(self.spread, self.largest, self.updates, slope)
+        seen = _remembered(self.scale, self.largest, self.updates, slope)
         return {"weights": weights, **dict(zip(_REMEMBERED, seen, strict=True))}
 
     def scalar(self, evidence: Evidence, before: Tensor, after: Tensor) -> Tensor:

@@ -138,7 +138,7 @@ class Preference(Method):
             guard=guard,
         )
         self.prefer = start
-        self.bounds = checks.bounds(bounds or {}, objectives)
+        self.bounds = checks.bounds({} if bounds is None else bounds, objectives)
         self.progress = self._shares(progress)
         self.kappa = checks.positive("kappa", kappa)
         self.penalty = checks.positive("penalty", penalty)

@@ -89,6 +89,7 @@ class SDMGrad(Method):
         "Unbiased steps towards conflict avoidance near a target direction; cost flat in M."
     )
     reference: ClassVar[str] = "xiao2023direction"
+    moved_by: ClassVar[str | None] = "gamma"
     shown: ClassVar[tuple[str, ...]] = (
         "gamma",
         "lam",

@@ -71,6 +71,7 @@ class UW(Method):
         "Each loss divided by its learned variance: in the end the sum of the log-losses."
     )
     reference: ClassVar[str] = "kendall2018multi"
+    moved_by: ClassVar[str | None] = "lr"
     shown: ClassVar[tuple[str, ...]] = ("lr",)
     start: ClassVar[float] = 0.5  # of every weight
 

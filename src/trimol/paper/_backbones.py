@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from trimol._extras import require
 from trimol._failures import BadValue
+from trimol._generators import seeding
 from trimol.data._files.datasets import BadData, MissingData
 from trimol.paper import _mobilenet as mobilenet
 from trimol.paper._data.arrays import digest
@@ -125,8 +126,7 @@ def load(name: str, *, pretrained: bool = True) -> Backbone:
 
 def frozen(name: str, *, pretrained: bool = True) -> Backbone:
     """A backbone in eval mode, always the same: random weights are drawn with seed 0."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeding(0):
         return load(name, pretrained=pretrained).eval()
 
 

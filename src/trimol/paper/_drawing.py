@@ -9,6 +9,7 @@ import numpy as np
 import polars
 
 from trimol._extras import require
+from trimol._files import writing
 from trimol.runs.statistics import interval
 
 # Colours that stay apart for readers who do not see all of them (Okabe and Ito).
@@ -64,7 +65,8 @@ def figure(folder: Path, name: str, **options: Any) -> Iterator[Any]:
         for ending in ("svg", "png"):
             # No date in the file: the same data give the same bytes.
             metadata = {"Date": None} if ending == "svg" else None
-            drawn.savefig(folder / f"{name}.{ending}", metadata=metadata)
+            with writing(folder / f"{name}.{ending}") as file:
+                drawn.savefig(file, format=ending, metadata=metadata)
 
 
 def files(name: str) -> list[str]:

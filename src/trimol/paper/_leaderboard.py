@@ -1,19 +1,16 @@
 """The leaderboard: every method on every small task, each tuned with as many trials.
 
-A task's part is a trial as `trimol diagnose` has it (:mod:`trimol.runs.trial`): static weighting
-over its weights, every method over its own hyper-parameters, all over step sizes and schedules. All
-begin with step sizes over more than five decades, with several settings of what they have of their
-own, and go on around the best, with at most `Scale.most` settings each. What is best on validation
-data is run with fresh seeds and judged on test data by what it was chosen by: the mean of the
-task's metrics (its losses where it has no goals), each in the scale that settings were chosen by
-(``scales`` of `trimol.runs.trial.Trial`). A score is that mean in per cent, minus static
-weighting's, so that above 0 is better. Holm's correction is for all differences of the board
-together.
+A task's part is a study (:mod:`trimol.search`): `Scale.most` settings of static weights and of
+every method, over learning rates, weights and hyper-parameters. All begin with learning rates over
+more than five decades, falling to 0, and go on around the best. What is best on validation data is
+trained with fresh seeds and judged on test data by what it was chosen by: the mean of the task's
+metrics (its losses where it has no goals), each in the scale that settings were chosen by. A score
+is that mean in per cent, minus static weights', so that above 0 is better. Holm's correction is for
+all differences of the board together.
 """
 
-import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -26,10 +23,15 @@ from trimol.paper import _standings as standings
 from trimol.paper._standings import Tables
 from trimol.paper._studies import Context, get
 from trimol.runs import store
-from trimol.runs.comparison import numbers
+from trimol.runs._hold_out import count_held_out
+from trimol.runs._journal import StepCount
 from trimol.runs.config import task_of
 from trimol.runs.study import Study, part
-from trimol.runs.trial import Trial, TrialPlan, held_out, trial
+from trimol.search._problem import TaskProblem
+from trimol.search._sampler import OptunaSampler
+from trimol.search._space import space_of
+from trimol.search._study import BudgetStudy
+from trimol.search._trial import Point
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,9 @@ PLACES = (
     Place("poisson", 0.01, 100, 100, {"width": 20, "depth": 3, "points": 100, "conditions": 25}),
     Place("funnel", 0.01, 100, 256, {"rows": 20_000, "sparse": False}),
 )
-FACTOR = 10 ** (2 / 3)  # between the step sizes to begin with
+FACTOR = 10 ** (2 / 3)  # between the learning rates to begin with
+WIDE = 3.0  # powers of ten around the middle one that may be tried
+AT_ONCE = 8  # settings of each method between two looks at what was found
 USUAL, FULL, QUICK = Scale(9, 40, 2, 10), Scale(9, 80, 3, 10), Scale(2, 2, 1, 2)
 QUICK_PLACES, QUICK_STEPS = 2, 5
 
@@ -103,7 +107,7 @@ def _asked(context: Context) -> tuple[list[Place], Scale]:
 def _missing(place: Place) -> str:
     """Why a task cannot be played here; empty if it can."""
     try:
-        held_out(task_of(place.task, place.options))
+        count_held_out(task_of(place.task, place.options))
     except UserError as error:  # its data are not here
         return str(error)
     return ""
@@ -111,18 +115,8 @@ def _missing(place: Place) -> str:
 
 def _played(place: Place, scale: Scale, context: Context, at: tuple[int, int]) -> Tables:
     """A task's final runs and trials, as tables; what is finished is read."""
-    plan = TrialPlan(
-        place.task,
-        [name for name in methods.names() if name != BASELINE and not methods.growth(name)],
-        place.options,
-        steps=place.steps,
-        batch_size=place.batch_size,
-        seeds=scale.seeds,
-        tuning_seeds=scale.tuning_seeds,
-        most=scale.most,
-        timed=False,
-        rates=rates(place.lr, scale.rates),
-    )
+    names = [name for name in methods.names() if name == BASELINE or not methods.growth(name)]
+    each = scale.most * scale.tuning_seeds + scale.seeds
     folder = context.parts / store.OF_STUDIES / f"leaderboard-{place.task}"
 
     def watch(steps: int, total: int) -> None:
@@ -130,12 +124,49 @@ def _played(place: Place, scale: Scale, context: Context, at: tuple[int, int]) -
             context.watch(round(1000 * (at[0] + steps / total)), 1000 * at[1])
 
     def compute() -> Tables:
-        return tables_of(trial(plan, folder, on=context.on, watch=watch))
+        problem = TaskProblem(
+            place.task,
+            folder,
+            steps=place.steps,
+            batch_size=place.batch_size,
+            options=place.options,
+            lr=place.lr,
+            on=context.on,
+            watch=StepCount(each * len(names) * place.steps, watch),
+        )
+        return tables_of(contest(problem, names, scale))
 
-    facts = asdict(plan) | {"methods": list(plan.methods)}
+    facts = {**asdict(place), **asdict(scale), "methods": names}
     tables = part(context.parts, f"leaderboard-{place.task}", facts, compute)
     shutil.rmtree(folder, ignore_errors=True)  # thousands of runs, whose numbers are kept now
     return tables
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A task's trials, and the final runs of each method's best setting, by seed."""
+
+    study: BudgetStudy
+    finals: Mapping[str, Mapping[int, Point]]
+
+
+def contest(problem: TaskProblem, names: Sequence[str], scale: Scale) -> Contest:
+    """Try as many settings of every method, and train the best of each on fresh seeds."""
+    size, lr = len(problem.objectives), problem.rate(BASELINE)
+    samplers = {}
+    for name in names:
+        space = space_of(name, size, lr, length="own", schedule="linear")
+        wide = replace(space, reach=WIDE)
+        first = [wide.start(rate) for rate in rates(lr, scale.rates)]
+        samplers[name] = OptunaSampler(wide, first)
+    seeds = range(scale.tuning_seeds)
+    budget = len(names) * (scale.most * scale.tuning_seeds + scale.seeds)
+    study = BudgetStudy(problem, samplers, budget, seeds=seeds)
+    for done in range(0, scale.most, AT_ONCE):
+        study.round(dict.fromkeys(names, min(AT_ONCE, scale.most - done)))
+    ended = [n for n in names if any(trial.is_complete for trial in study.trials[n])]
+    chosen = {name: study.best(name).setting for name in ended}
+    return Contest(study, study.confirm(chosen, range(seeds.stop, seeds.stop + scale.seeds)))
 
 
 def rates(middle: float, count: int) -> list[float]:
@@ -147,21 +178,31 @@ def rates(middle: float, count: int) -> list[float]:
     return [float(f"{middle * FACTOR ** (at - count // 2):.3g}") for at in range(count)]
 
 
-def tables_of(done: Trial) -> Tables:
-    """What the board keeps of a trial: final runs, trials, and who was left out."""
+def tables_of(done: Contest) -> Tables:
+    """What the board keeps of a task: final runs, trials, and who was left out."""
+    study, scorer = done.study, done.study.scorer
     runs = [
-        {"method": method, "seed": run.config.seed, "metric": metric, "way": way}
-        | {"scale": done.scales[metric]}
-        | {"value": numbers(run.record).get(metric, math.nan)}
-        for method, own in done.runs.items()
-        for run in own
-        for metric, way in done.ways.items()
+        {"method": method, "seed": seed, "metric": metric, "way": way}
+        | {"scale": scorer.scales[metric], "value": point[metric]}
+        for method, own in done.finals.items()
+        for seed, point in own.items()
+        for metric, way in scorer.ways.items()
     ]
-    tried = done.tuning.select("method", "lr", "schedule", "hyperparameters", "score", "chosen")
-    said = [*done.notes, *done.failed]
+    tried = [
+        {"method": method, "lr": trial.setting.lr, "schedule": trial.setting.schedule}
+        | {"hyperparameters": str(dict(trial.setting.hyperparameters)), "score": trial.score}
+        | {"chosen": method in done.finals and trial is study.best(method)}
+        for method, trials in study.trials.items()
+        for trial in trials
+    ]
+    said = [
+        f"{method} is not considered: no setting of it came to an end: {trials[0].note}"
+        for method, trials in study.trials.items()
+        if method not in done.finals
+    ]
     return {
         "runs": polars.DataFrame(runs, infer_schema_length=None),
-        "tuning": tried,
+        "tuning": polars.DataFrame(tried, infer_schema_length=None),
         "notes": polars.DataFrame({"note": said}, schema={"note": polars.String}),
     }
 
@@ -171,9 +212,8 @@ def tables_of(done: Trial) -> Tables:
 
 def _how(scale: Scale) -> str:
     return (
-        f"Every contender, static weighting too: {scale.rates} step sizes by factors of "
-        f"{FACTOR:.1f} (every second of them with each of several settings of what is its own: for "
-        f"static weighting, weights), then settings around the best, {scale.most} at most, with "
+        f"Every method, static weights too: {scale.rates} learning rates by factors of "
+        f"{FACTOR:.1f}, falling to 0, then settings around the best, {scale.most} in all, with "
         f"{scale.tuning_seeds} seeds each on validation data; the best of them with {scale.seeds} "
         "fresh seeds on test data. As many samples and steps for all, whatever a step costs."
     )

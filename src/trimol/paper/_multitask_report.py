@@ -16,6 +16,7 @@ from trimol.paper._drawing import NAMES, figure, files
 from trimol.report._numbers import change, count, number
 from trimol.report._style import Look, looks
 from trimol.runs._judging import flat_goals
+from trimol.runs._significance import too_few
 from trimol.runs.comparison import Difference, judged_together
 from trimol.runs.statistics import Interval, Paired, finite_mean, steps_apart
 from trimol.runs.tuning import ALONE, PAPERS_BUDGET, Outcome, TuningPlan
@@ -56,8 +57,8 @@ def compared(given: Sequence[Difference], goals: Goals) -> list[str]:
     """Which differences are larger than their noise, and which are not: a sentence a method."""
     if not given:
         return []
-    if given[0].n < 2:
-        return ["One seed: no interval, and no telling a difference from luck."]
+    if few := too_few(given[0].n, len(given)):
+        return [f"{few[0].upper()}{few[1:]}."]
     said = [
         f"Differences from {given[0].baseline}, run by run over {given[0].n} seeds, ± half their "
         "95 % interval. “Larger than its noise” is p < 5 % in the paired t test after Holm's "

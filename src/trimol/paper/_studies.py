@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
+from trimol._checks import number_of_runs
 from trimol._failures import BadValue
+from trimol._files import make_folder
 
 if TYPE_CHECKING:
     from trimol.runs.study import Study
@@ -196,6 +198,7 @@ def run(
     entry = get(name)
     if seeds is not None and seeds < 1:
         raise BadValue(f"seeds must be at least 1, found {seeds}")
+    number_of_runs("seeds", seeds or 0)
     given = {"regime": regime, "budget": budget}
     chosen = entry.checked(given)
     root = Path(folder)
@@ -211,7 +214,7 @@ def run(
         cast("Budget", chosen["budget"]),
         on,
     )
-    context.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(context.folder)
     try:
         study = entry.build()(context)
     except BaseException:

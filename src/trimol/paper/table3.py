@@ -14,7 +14,7 @@ from trimol.paper import _printed_mnist as paper
 from trimol.paper._studies import Context, get
 from trimol.runs import study as results
 from trimol.runs._over_seeds import at_end, run_over_seeds, seconds, table_of
-from trimol.runs.comparison import DEFINITION, UNBIASED, columns, numbers, settings_of
+from trimol.runs.comparison import DEFINITION, GAP, SIZE, UNBIASED, columns, numbers, settings_of
 from trimol.runs.config import RunConfig, equal_steps
 from trimol.runs.study import Row, Study
 
@@ -79,7 +79,7 @@ def rows_of(config: RunConfig, table: polars.DataFrame, *, compare: bool = False
     how, last = settings_of(config), at_end(table)
     printed = paper.cells(config.method) if compare else {}
     rows = []
-    for metric, values in columns([numbers(record) for record in last.to_dicts()]).items():
+    for metric, values in columns([_as_printed(record) for record in last.to_dicts()]).items():
         beside = _beside(values, printed[metric]) if metric in printed else {}
         rows.append(results.row(config.method, metric, values, **beside, **how))
     for name in (DEFINITION, UNBIASED):
@@ -87,6 +87,12 @@ def rows_of(config: RunConfig, table: polars.DataFrame, *, compare: bool = False
             row = results.row(config.method, name, last[name][:1].to_list(), **how)
             rows.append({**row, "n": len(last)})  # one number of all seeds
     return rows
+
+
+def _as_printed(record: dict[str, float]) -> dict[str, float]:
+    """The numbers of a run, R_gen being that of the paper's tables: its size."""
+    found = numbers(record)
+    return {n: found.get(SIZE, v) if n == GAP else v for n, v in found.items() if n != SIZE}
 
 
 def joined(tables: Mapping[str, polars.DataFrame]) -> polars.DataFrame:

@@ -11,6 +11,7 @@ from trimol.runs.statistics import finite_mean
 
 MOST_POINTS = 300  # of the measured steps, in a line
 MOST_FRAMES = 30  # and in a figure of matrices
+MOST_PANELS = 64  # a thousand would take minutes to draw, and nobody looks at them
 # Up to four objectives, each pair of gradients gets a panel; beyond, `cosines` shows a matrix.
 MOST_PAIRS = 6
 
@@ -140,13 +141,13 @@ def losses(comparison: Comparison) -> Curves | None:
                 for line in _lines(comparison, prefix + objective, kind=kind)
             ),
         )
-        for objective in comparison.objectives
+        for objective in comparison.objectives[:MOST_PANELS]
     ]
     present = {line.kind for panel in panels for line in panel.lines}
     return _figure(
         "losses",
         "Losses",
-        "The mean loss over all of the data, one panel per objective.",
+        f"The mean loss over all of the data, one panel per objective.{_left_out(comparison)}",
         panels,
         kinds=tuple(kind for kind in kinds if kind in present),
         scales=("linear", "log"),
@@ -199,13 +200,13 @@ def weights(comparison: Comparison) -> Curves | None:
             + _lines(comparison, f"avoiding/{objective}", reference=True),
             fixed=_unit(comparison, objective),
         )
-        for objective in comparison.objectives
+        for objective in comparison.objectives[:MOST_PANELS]
     ]
     return _figure(
         "weights",
         "Weights",
         "The method's weight λ of each objective (solid), and the weight λ* that MGDA would choose "
-        "on all training data (dashed).",
+        f"on all training data (dashed).{_left_out(comparison)}",
         panels,
     )
 
@@ -213,13 +214,18 @@ def weights(comparison: Comparison) -> Curves | None:
 def conflicts(comparison: Comparison) -> Curves | None:
     """The share of pairs of gradients in conflict; few objectives: every pair's cosine, too."""
     pairs = list(combinations(comparison.objectives, 2))
+    summed = {"least_cosine": "Least of all pairs", "mean_cosine": "Mean over all pairs"}
     panels = [
         Panel(
             "Pairs in conflict",
             "share of pairs with cosine < 0",
             _lines(comparison, "conflicting"),
             fixed=(0.0, 1.0),
-        )
+        ),
+        *(
+            Panel(title, "cosine", _lines(comparison, name), fixed=(-1.0, 1.0))
+            for name, title in summed.items()
+        ),
     ]
     if len(pairs) <= MOST_PAIRS:
         panels += [
@@ -236,9 +242,9 @@ def conflicts(comparison: Comparison) -> Curves | None:
 
 
 def cosines(comparison: Comparison) -> Cosines | None:
-    """The matrices; None where `conflicts` shows every pair, or nothing was measured."""
+    """The matrices; None where `conflicts` shows every pair, or none was measured."""
     pairs = list(combinations(range(len(comparison.objectives)), 2))
-    if len(pairs) <= MOST_PAIRS:
+    if len(pairs) <= MOST_PAIRS or not columns(comparison, "cosine/"):
         return None
     measured = {s.label: _by_step(s, comparison.objectives) for s in comparison.settings}
     measured = {label: by_step for label, by_step in measured.items() if by_step}
@@ -266,6 +272,14 @@ def thinned(steps: Sequence[int], most: int = MOST_POINTS) -> list[int]:
     if len(steps) <= most:
         return list(steps)
     return [steps[round(i * (len(steps) - 1) / (most - 1))] for i in range(most)]
+
+
+def _left_out(comparison: Comparison) -> str:
+    """Say that some objectives have no panel, where that is so."""
+    many = len(comparison.objectives)
+    if many <= MOST_PANELS:
+        return ""
+    return f" The first {MOST_PANELS} of {many}: all numbers are in metrics.parquet."
 
 
 def _figure(

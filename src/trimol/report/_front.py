@@ -10,7 +10,8 @@ import polars
 from trimol.report._numbers import count, interval, number, share
 from trimol.report._summary import Table
 from trimol.runs._front_points import DIFFERENCE, GOALS, KIND, KNOWN, POINTS
-from trimol.runs.statistics import LEVEL, finite_mean
+from trimol.runs._significance import is_clear, too_few
+from trimol.runs.statistics import finite_mean
 from trimol.runs.study import Row, Study
 
 WORDS = {GOALS: "the task's goals"}
@@ -157,7 +158,8 @@ def sentences(study: Study) -> list[str]:
     values = {(row["method"], row["metric"]): row for row in own}
     methods = list(dict.fromkeys(row["method"] for row in own))
     said = [_sentence(method, values, study, kind) for method in methods]
-    said += [_difference(row) for row in own if row["metric"] == DIFFERENCE]
+    apart = [row for row in own if row["metric"] == DIFFERENCE]
+    said += [_difference(row, len(apart)) for row in apart]
     return [*said, _about_reference(values[methods[0], "hypervolume"])]
 
 
@@ -213,14 +215,14 @@ def _beyond(study: Study, method: str, kind: str, volume: Row) -> int:
     )
 
 
-def _difference(row: Row) -> str:
+def _difference(row: Row, comparisons: int) -> str:
     start = f"{row['method']} − {row['from']}: hypervolume "
-    if row["ci"] is None:
-        return f"{start}{_signed(row['mean'])}; one seed cannot say whether that is luck."
-    clear = row["p"] is not None and row["p"] < 1 - LEVEL
+    start += _signed(row["mean"]) if row["ci"] is None else interval(row["mean"], row["ci"])
+    if few := too_few(row["n"], comparisons):
+        return f"{start}; {few}."
     how = "higher" if row["mean"] > 0 else "lower"
-    judged = f"{how} by more than the noise" if clear else "no difference larger than noise"
-    return f"{start}{interval(row['mean'], row['ci'])}: {judged}."
+    clear = f"{how} by more than the noise"
+    return f"{start}: {clear if is_clear(row['p']) else 'no difference larger than noise'}."
 
 
 def _brief(mean: float, half: float | None) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from trimol import _files
 from trimol._failures import BadValue
 from trimol._version import __version__
 from trimol._warnings import warn
@@ -375,7 +376,7 @@ def _picture(path: Path) -> Picture:
         size = path.stat().st_size
         if not path.is_file() or size > LARGEST:
             raise StoreError(f"{path} must be a file of at most {LARGEST} bytes, found {size}")
-        content = base64.b64encode(path.read_bytes()).decode()
+        content = base64.b64encode(_files.read(path)).decode()
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
     return Picture(path.name, f"data:{KINDS[path.suffix]};base64,{content}")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor
 
+from trimol import _files
 from trimol._failures import UserError
 from trimol.report._diagnosed import Diagnosed
 from trimol.runs import _diagnosis_file as diagnosis
@@ -38,7 +39,7 @@ def read(folder: Path) -> Found:
     homes = [study.folder for study in studies]
     own = [file for file in store.configs_in(folder) if not {*homes} & {*file.parent.parents}]
     runs = _readable(own, lambda file: _run(file, folder), left_out)
-    said = sorted(folder.rglob(diagnosis.FILE))
+    said = _files.find(folder, diagnosis.FILE)
     told = _readable(said, lambda file: _diagnosis(file, folder), left_out)
     return Found(runs, studies, left_out, told)
 

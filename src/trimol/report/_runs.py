@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from trimol import methods
+from trimol.methods._movement import HARDLY
 from trimol.report._numbers import listed, short
 from trimol.runs.config import RunConfig
 from trimol.runs.store import StoredRun
-from trimol.training.records import HARDLY
 
 # What does not tell two settings of a method apart: the task (which tells comparisons apart), the
 # seed, and when a run was measured and saved.
@@ -66,11 +66,9 @@ class Comparison:
 def comparisons(runs: Iterable[StoredRun]) -> list[Comparison]:
     """The runs by task, method and setting; a seed that was run twice with one counts once."""
     by_task = _grouped(runs, _task_key)
-    names = [_task_name(group[0]) for group in by_task]
-    titles = [
-        _title(group[0], alone=names.count(name) == 1)
-        for group, name in zip(by_task, names, strict=True)
-    ]
+    firsts = [max(group, key=lambda run: run.finished) for group in by_task]
+    names = [run.task for run in firsts]
+    titles = [_title(run, alone=names.count(run.task) == 1) for run in firsts]
     return [
         Comparison(title, slug, _objectives(group), _settings(group))
         for title, slug, group in zip(titles, slugs(titles), by_task, strict=True)
@@ -114,15 +112,28 @@ def differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if len({_text(config.get(name)) for config in flat}) > 1]
 
 
-def still(runs: Mapping[str, Sequence[StoredRun]]) -> list[str]:
-    """Whose λ hardly moved in any run, in words: what is compared there is static weighting."""
-    labels = [label for label, own in runs.items() if own and all(map(unmoved, own))]
-    if not labels:
-        return []
-    return [
-        f"λ stayed within 1 % of its start in every run of {listed(labels)}: in effect, weights "
-        "that do not change."
+def weights_told(runs: Mapping[str, Sequence[StoredRun]]) -> list[str]:
+    """Whose λ hardly moved in any run, and whose is all on one objective: in words."""
+    told = []
+    if still := [label for label, own in runs.items() if own and all(map(unmoved, own))]:
+        told.append(
+            f"λ stayed within 1 % of its start in every run of {listed(still)}: in effect, weights "
+            "that do not change."
+        )
+    favourites = {label: {favourite(run) for run in own} for label, own in runs.items()}
+    return told + [
+        f"{label} puts all weight on {name!r} (at the end of every run)."
+        for label, found in favourites.items()
+        if len(found) == 1 and (name := next(iter(found))) is not None
     ]
+
+
+def favourite(run: StoredRun) -> str | None:
+    """The objective that has all weight (to 1 %) at the last measurement, of a λ that may move."""
+    names = _weights_measured(run)
+    last = run.metrics.select(names).row(-1) if names and len(run.metrics) else ()
+    found = (n for n, weight in zip(names, last, strict=False) if (weight or 0) >= 1 - HARDLY)
+    return next((name.removeprefix("weight/") for name in found), None)
 
 
 def flattened(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,20 +147,24 @@ def unmoved(run: StoredRun) -> bool:
 
     One per cent of a uniform weight, 1/M. One measurement cannot say, nor can one objective.
     """
-    names = [f"weight/{objective}" for objective in run.objectives]
-    if len(names) < 2 or len(run.metrics) < 2 or not {*names} <= {*run.metrics.columns}:
+    names = _weights_measured(run)
+    if not names or len(run.metrics) < 2:
         return False
-    method = run.config.method
-    if method not in methods.names() or methods.get(method).needs == "nothing":
-        return False
-    start, *later = run.metrics.select(names).rows()
-    if any(weight is None for row in (start, *later) for weight in row):
-        return False
-    return all(
-        abs(weight - first) * len(names) <= HARDLY
-        for row in later
+    start = run.config.hyperparameters.get("weights") or [1 / len(names)] * len(names)
+    rows = run.metrics.select(names).rows()
+    return len(start) == len(names) and all(
+        weight is not None and abs(weight - first) * len(names) <= HARDLY
+        for row in rows
         for weight, first in zip(row, start, strict=True)
     )
+
+
+def _weights_measured(run: StoredRun) -> list[str]:
+    """The columns of λ; none where there is one objective, or a method that does not move it."""
+    names = [f"weight/{objective}" for objective in run.objectives]
+    method = run.config.method
+    moves = method in methods.names() and methods.get(method).needs != "nothing"
+    return names if moves and len(names) > 1 and {*names} <= {*run.metrics.columns} else []
 
 
 def command(config: RunConfig) -> str:
@@ -215,15 +230,11 @@ def _typed(value: Any) -> str:
 
 def _task_key(run: StoredRun) -> str:
     """A user's task is its file's content, wherever the file lies."""
-    return _text([_task_name(run), run.config.task_options, run.config.source])
-
-
-def _task_name(run: StoredRun) -> str:
-    return run.config.task if run.config.source is None else Path(run.config.task).name
+    return _text([Path(run.config.task).name, run.config.task_options, run.config.source])
 
 
 def _title(run: StoredRun, *, alone: bool) -> str:
-    config, name = run.config, _task_name(run)
+    config, name = run.config, run.task
     if alone or not (config.task_options or config.source):
         return name
     options = [f"{option}={value}" for option, value in config.task_options.items()]

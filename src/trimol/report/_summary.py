@@ -16,7 +16,7 @@ from trimol.report._numbers import (
     shortened,
     unit,
 )
-from trimol.report._runs import Comparison, Setting, columns, flattened, last, still
+from trimol.report._runs import Comparison, Setting, columns, flattened, last, weights_told
 from trimol.report._triangle import AXES, Triangle
 from trimol.runs._diagnosis_file import FILE as DIAGNOSIS
 from trimol.runs._sentences import compared
@@ -43,7 +43,7 @@ def headline(comparison: Comparison) -> tuple[str, ...]:
     return (
         _compared(comparison),
         *_found(comparison),
-        *still({s.label: s.runs for s in comparison.settings}),
+        *weights_told({s.label: s.runs for s in comparison.settings}),
     )
 
 

@@ -8,10 +8,6 @@ from trimol.runs.config import configure as configure
 from trimol.runs._execute import execute as execute
 from trimol.runs._pool import execute_all as execute_all
 from trimol.runs._storage import StoreError as StoreError
-from trimol.runs.diagnosis import Diagnosis as Diagnosis
-from trimol.runs.diagnosis import diagnose as diagnose
-from trimol.runs.trial import Trial as Trial
-from trimol.runs.trial import TrialPlan as TrialPlan
 from trimol.runs.verdict import Gain as Gain
 from trimol.runs.verdict import Verdict as Verdict
 from trimol.runs.tuning import Candidate as Candidate

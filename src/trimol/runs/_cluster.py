@@ -6,7 +6,8 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
 from typing import Any
 
 from trimol._extras import require
@@ -66,11 +67,13 @@ def _connect(ray: Any, address: str | None, cpus: int) -> None:
     if address is None or address == "local":
         here = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE}
         how = {"address": "local", "num_cpus": cpus, **here, **quietly}
+        alone: AbstractContextManager[None] = _on_loopback()
     else:
         reach(address)
-        how = {"address": address, **quietly}
+        how, alone = {"address": address, **quietly}, nullcontext()
     try:
-        ray.init(**how)
+        with alone:
+            ray.init(**how)
     except Exception as error:
         # A node that does not start in time raises an Exception and nothing more.
         known = (RuntimeError, ConnectionError, ValueError, TimeoutError)
@@ -106,6 +109,24 @@ def _greet(address: str) -> None:
             grpc.channel_ready_future(channel).result(timeout=REACH)
         except grpc.FutureTimeoutError:
             raise RunError(f"what answers at {address} is no Ray cluster") from None
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Let Ray's servers listen on loopback alone: whoever reaches them can run code.
+
+    On macOS and Windows they do; elsewhere if Ray, and what it starts, takes itself to be there.
+    """
+    constants: Any = import_module("ray._private.ray_constants")
+    flag = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+    before, said = getattr(constants, "ENABLE_RAY_CLUSTER", None), os.environ.get(flag)
+    constants.ENABLE_RAY_CLUSTER, os.environ[flag] = False, "0"
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before
+        os.environ.pop(flag)
+        os.environ.update({} if said is None else {flag: said})
 
 
 @contextmanager

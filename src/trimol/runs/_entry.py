@@ -1,17 +1,19 @@
 """What a run's folder holds: nothing yet, this run (finished, unfinished, damaged) or another."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from trimol._failures import BadValue
+from trimol._warnings import say
 from trimol.runs import _run_state as states
 from trimol.runs import store
 from trimol.runs._journal import check_complete
 from trimol.runs._lock import FILE as LOCK
 from trimol.runs._lock import locked
-from trimol.runs._storage import Damaged, StoreError, make_folder, newest, say
+from trimol.runs._storage import Damaged, StoreError, make_folder, newest
 from trimol.runs.config import RunConfig
 from trimol.runs.store import StoredRun
 from trimol.training._checkpoint import check_keys
@@ -106,12 +108,17 @@ def over(path: Path) -> bool:
 
 
 def _flaw(config: RunConfig, path: Path) -> str | None:
-    """What is wrong with the files of a finished run."""
-    if (path / store.SUMMARY).exists():
-        try:
-            store.load_whole(path, config)
-        except Damaged as error:
-            return error.flaw
+    """What is wrong with the files of a run that was finished."""
+    if not (path / store.SUMMARY).exists():
+        # Until its summary is there, a run has a state.
+        done = (path / store.METRICS).exists() and not os.path.lexists(path / store.STATE)
+        return f"{path / store.SUMMARY} is gone" if done else None
+    if not (path / store.CONFIG).exists():
+        return f"{path / store.CONFIG} is gone"
+    try:
+        store.load_whole(path, config)
+    except Damaged as error:
+        return error.flaw
     return None
 
 

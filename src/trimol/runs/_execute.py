@@ -32,6 +32,8 @@ from trimol.tasks import Batch, Data, Task, load
 from trimol.tasks.loading import blaming, source
 from trimol.training import Diverged, Run, RunError, assess, metrics, scored, start, train
 from trimol.training._checkpoint import restore, state
+from trimol.training._kept import task_kept
+from trimol.training._repeat import EARLY, check_repeats, check_resumed
 from trimol.training._replicable import NotReplicable
 from trimol.training._run_watch import watched
 from trimol.training.loop import decay, remedy, whereabouts
@@ -174,6 +176,10 @@ class Program(Protocol):
 
     def diverged(self) -> Mapping[int, Diverged]:
         """The runs that have just diverged, where others go on."""
+
+    @property
+    def unrepeatable(self) -> str:
+        """Why its steps do not repeat bit for bit, where they are known not to."""
 
     def state(self) -> dict[str, Any]:
         """What a program made alike needs to go on from here."""
@@ -318,7 +324,8 @@ class Execution:
                     f"validation_only needs a task with validation data, found {program.task.name}"
                 )
             if data is not known:
-                known, looked_up = data, tuple(tensor[:] for tensor in data)
+                with task_kept(program.task, None, data):
+                    known, looked_up = data, tuple(tensor[:] for tensor in data)
             own = self._on_validation(place, looked_up)
             found.append(({"step": program.step, "samples": program.samples, **own}, None))
         return found
@@ -364,12 +371,17 @@ class Execution:
         # Of runs that train together each has its share.
         took = {"seconds": time.monotonic() - self.began, "measuring": self.measuring}
         share = {name: seconds / len(self.journals) for name, seconds in took.items()}
-        goals = self.program.task.goals
         if self.writes:
             earlier(self.checkpoint).unlink(missing_ok=True)
         for place, direction in directions.items():
             model = self.program.module(place).state_dict()
-            self.journals[place].finish(model=model, direction=direction, took=share, goals=goals)
+            self.journals[place].finish(
+                model=model,
+                direction=direction,
+                took=share,
+                task=self.program.task,
+                unrepeatable=self.program.unrepeatable,
+            )
 
 
 class _Alone:
@@ -378,6 +390,7 @@ class _Alone:
     def __init__(self, task: Task, config: RunConfig) -> None:
         self.task, self.config = task, config
         self.run = started(task, config)
+        self.before: dict[str, str] | None = None  # what a checkpoint says of the next step
 
     def data(self, place: int) -> Data:
         return self.run.data
@@ -391,7 +404,15 @@ class _Alone:
         return self.run.samples
 
     def train(self, steps: int, look: Callable[[], None], stop: Callable[[], bool]) -> None:
-        train(self.run, steps, watch=lambda _: look(), stop=lambda _: stop())
+        if self.before is not None:
+            check_resumed(self.run, self.before)
+            self.before = None
+        train(self.run, steps, watch=lambda _: look(), stop=lambda _: self._checked(stop))
+
+    def _checked(self, stop: Callable[[], bool]) -> bool:
+        if self.step == EARLY:
+            check_repeats(self.run)
+        return stop()
 
     def measure(self, places: Sequence[int], rho: float) -> Sequence[Result]:
         try:
@@ -407,11 +428,16 @@ class _Alone:
     def diverged(self) -> Mapping[int, Diverged]:
         return {}  # the loop raises it
 
+    @property
+    def unrepeatable(self) -> str:
+        return self.run.unrepeatable
+
     def state(self) -> dict[str, Any]:
         return {"config": self.config.model_dump(mode="json"), "run": state(self.run)}
 
     def restore(self, state: dict[str, Any]) -> None:
         restore(self.run, state["run"])
+        self.before = state["run"]["next"][self.run.where.process_index]
 
 
 def unmeasured(step: int) -> Diverged:

@@ -76,7 +76,7 @@ class Front:
     """A front, or several to be compared.
 
     Attributes:
-        task: The task, as it was given.
+        task: The task's name.
         methods: What the fronts were made by.
         seeds: How often each was made.
         spaces: What they are looked at in; the first is what is talked about.

@@ -29,7 +29,7 @@ from trimol.runs._storage import (
     write_tensors,
 )
 from trimol.runs.config import RunConfig
-from trimol.tasks.task import Goals
+from trimol.tasks import Task
 from trimol.training import Diverged
 from trimol.training.records import Record
 
@@ -141,11 +141,12 @@ class Journal:
         model: dict[str, Tensor],
         direction: Tensor | None,
         took: dict[str, float],
-        goals: Goals,
+        task: Task,
+        unrepeatable: str,
     ) -> None:
         """Write the last files."""
         self.write_tables()
-        record = self.records[-1]
+        record, goals = self.records[-1], task.goals
         if not self.config.validation_only:
             self._write(write_tensors, store.MODEL, model)
             self._write(write_tensors, store.DIRECTION, direction)
@@ -155,7 +156,9 @@ class Journal:
             "samples": record["samples"],
             **{name: round(seconds, 3) for name, seconds in took.items()},
             "finished": now(),
+            "task": task.name,
             **({"goals": {name: dict(own) for name, own in goals.items()}} if goals else {}),
+            **({"unrepeatable": unrepeatable} if unrepeatable else {}),
             "digests": {name: own for name, own in self.digests.items() if name in store.LAST},
         }
         self._write(write_json, store.SUMMARY, summary)

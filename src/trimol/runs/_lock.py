@@ -8,6 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from trimol._files import growing, read
 from trimol.runs._storage import StoreError
 
 FILE = ".lock"
@@ -34,8 +35,10 @@ def locked(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise StoreError(f"cannot write to the folder {folder}: {error.strerror}") from error
     try:
-        with suppress(OSError):  # some systems let nobody write to a file that is locked
-            file.write_text(f"{os.getpid()} on {platform.node()}")
+        with suppress(OSError), growing(file, keep=True) as own:
+            # Some systems let nobody write to a file that is locked.
+            own.truncate(0)
+            own.write(f"{os.getpid()} on {platform.node()}".encode())
         yield
     finally:
         lock.release()
@@ -43,6 +46,6 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _owner(file: Path) -> str:
     try:
-        return file.read_text().strip() or "unknown"
+        return read(file).decode(errors="replace").strip() or "unknown"
     except OSError:
         return "unknown"

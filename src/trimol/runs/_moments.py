@@ -23,6 +23,7 @@ from trimol.gradients._stepping import Steps
 from trimol.tasks import Batch, Data, Task
 from trimol.tasks import _answers as answers
 from trimol.training import evaluating
+from trimol.training._kept import task_kept
 from trimol.training.assessment import batches, sample_counts
 
 # With which probability a bracket covers the truth; those of all pairs hold together.
@@ -181,7 +182,8 @@ def seen(
 ) -> Moment:
     """Look at one state of a model; it is left as it was."""
     params = answers.shared(setting.task, model)
-    with evaluating(model), undisturbed(params):
+    kept = task_kept(setting.task, model, setting.data, device=params[0].device)
+    with kept, evaluating(model), undisturbed(params):
         clusters = list(_clusters(setting, model, params, step or 0))
     scale, note = _scale(optimizer, params, clusters, setting.weights)
     metric = None if scale is None else _geometry(setting, clusters, params, scale)
@@ -222,8 +224,8 @@ def _cluster(task: Task, model: nn.Module, params: Sequence[Tensor], samples: Ba
     walk = Walk(
         batches(samples, task.at_once), params, name="train", size=lambda b: sample_counts(task, b)
     )
-    for batch, count in walk:
-        vector = answers.losses(task, model, batch)
+    for batch, samples_of in walk:
+        vector, count = walk.read(lambda b: answers.losses(task, model, b), batch, samples_of)
         rows = own_rows(vector, params)
         walk.check(vector, rows)
         sums.add(vector, rows, count)

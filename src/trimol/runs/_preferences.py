@@ -1,11 +1,14 @@
 """Preferences for the points of a front: evenly on the simplex, then more where it is thin."""
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trimol._checks import number_of_runs
+from trimol._failures import BadValue
 
 Weights = tuple[float, ...]  # a preference: on the simplex, one entry per objective
 Array = NDArray[np.float64]
@@ -15,6 +18,7 @@ Array = NDArray[np.float64]
 SHARED = 0.02
 # Preferences that are nearer than this to each other are not halved again.
 FINEST = 1e-3
+_MOST_NUMBERS = 10**7  # of a lattice of preferences
 _SAME = 1e-9  # of lengths, to rounding
 
 
@@ -31,10 +35,14 @@ def even(points: int, objectives: int) -> list[Weights]:
     >>> len(even(11, 3))
     11
     """
+    number_of_runs("points", points)
     divisions = next(h for h in range(points + 1) if comb(h + objectives - 1, h) >= points)
     if not divisions:
         return [(1 / objectives,) * objectives]
-    lattice = np.array([*_compositions(divisions, objectives)])
+    if comb(divisions + objectives - 1, divisions) * objectives > _MOST_NUMBERS:
+        most = comb(divisions + objectives - 2, divisions - 1)
+        raise BadValue(f"points must be at most {most} for {objectives} losses, found {points}")
+    lattice = np.array(_compositions(divisions, objectives))
     chosen = lattice[_spread(lattice, points)] / divisions
     return [tuple(row) for row in (SHARED / objectives + (1 - SHARED) * chosen).tolist()]
 
@@ -68,14 +76,17 @@ def thin(preferences: Sequence[Weights], reached: Array, count: int) -> list[Wei
     return new
 
 
-def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write a whole number as so many, the first one large first."""
-    if parts == 1:
-        yield (total,)
-        return
-    for first in range(total, -1, -1):
-        for rest in _compositions(total - first, parts - 1):
-            yield (first, *rest)
+def _compositions(total: int, parts: int) -> list[tuple[int, ...]]:
+    """All ways to write a whole number as so many, the first one large first.
+
+    Bars that part stars: in how many ways they can stand among them.
+    """
+    places = total + parts - 1
+    found = [
+        tuple(b - a - 1 for a, b in pairwise((-1, *bars, places)))
+        for bars in combinations(range(places), parts - 1)
+    ]
+    return found[::-1]
 
 
 def _spread(lattice: NDArray[np.int_], points: int) -> list[int]:
@@ -83,10 +94,11 @@ def _spread(lattice: NDArray[np.int_], points: int) -> list[int]:
     if points == len(lattice):
         return list(range(points))
     corners = np.flatnonzero(lattice.max(1) == lattice.max()).tolist()
-    chosen = corners[:points]
-    while len(chosen) < points:
-        apart = np.square(lattice[:, None] - lattice[chosen]).sum(-1).min(1)  # whole numbers
-        chosen.append(int(apart.argmax()))
+    chosen: list[int] = []
+    apart = np.full(len(lattice), np.iinfo(lattice.dtype).max)  # from those chosen, squared
+    for number in range(points):
+        chosen.append(corners[number] if number < len(corners) else int(apart.argmax()))
+        apart = np.minimum(apart, np.square(lattice - lattice[chosen[-1]]).sum(-1))
     return sorted(chosen)
 
 

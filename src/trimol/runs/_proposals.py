@@ -3,22 +3,24 @@
 A search by Optuna is played again from its start whenever it goes on: its sampler is seeded and is
 told the same results in the same order, so it asks for the same trials. Runs that are on disk are
 not run again, and so a search that was killed goes on as if it had not been. Its journal file is
-for people: finished trials are added to it, and none of them decides anything.
+for people: finished trials are added to it, and none of them decides anything. What it begins with,
+the plan of the search, does: behind all that is added stands the digest of what is before.
 """
 
 import hashlib
 import json
-import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from trimol import _digests as digests
 from trimol._extras import require
+from trimol._files import growing, read
 from trimol.runs import _spaces as spaces
 from trimol.runs._spaces import Point, Spaces
-from trimol.runs._storage import StoreError
+from trimol.runs._storage import Damaged, StoreError
 
 JOURNAL = "optuna.journal"
 Values = Sequence[float] | None  # of a trial's goals; None if it diverged or was pruned
@@ -112,8 +114,7 @@ class Sampled:
                     self.study.tell(trial, state=pruned)
                 else:
                     self.study.tell(trial, list(values))
-            for trial in self.asked:
-                self.journal.add(self.name, self.study.trials[trial.number])
+            self.journal.add(self.name, [self.study.trials[trial.number] for trial in self.asked])
 
 
 class TrialJournal:
@@ -121,15 +122,18 @@ class TrialJournal:
 
     def __init__(self, file: Path) -> None:
         optuna = needed()
-        _mended(file)
         self.file, self.studies = file, dict[str, Any]()
-        with quiet():
+        try:
+            _mend(file)
+        except OSError as error:
+            raise StoreError(f"cannot write {file}: {error.strerror}") from error
+        with self._understood():
             backend = optuna.storages.journal.JournalFileBackend(str(file))
             self.storage = optuna.storages.JournalStorage(backend)
 
     def plan(self, name: str) -> dict[str, Any]:
         """What a search that was begun is; empty if it was not."""
-        with quiet():
+        with self._understood():
             summaries = needed().get_all_study_summaries(self.storage)
         known = {own.study_name: own.user_attrs for own in summaries}
         found: dict[str, Any] = known.get(name, {}).get("plan", {})
@@ -144,7 +148,7 @@ class TrialJournal:
                 f"{self.file} is of another search ({', '.join(changed)} differ): choose another "
                 "folder"
             )
-        with quiet():
+        with self._understood():
             self.studies[name] = study = needed().create_study(
                 storage=self.storage,
                 study_name=name,
@@ -154,12 +158,33 @@ class TrialJournal:
             if not before:
                 study.set_metric_names(list(goals))
                 study.set_user_attr("plan", now)
+                self._seal(study)
 
-    def add(self, name: str, trial: Any) -> None:
-        """Note a trial down, unless it is there."""
-        with quiet():
-            if trial.number >= len(self.studies[name].get_trials(deepcopy=False)):
-                self.studies[name].add_trial(trial)
+    def add(self, name: str, trials: Sequence[Any]) -> None:
+        """Note those trials down that are not there."""
+        study = self.studies[name]
+        with self._understood():
+            there = len(study.get_trials(deepcopy=False))
+            new = [trial for trial in trials if trial.number >= there]
+            study.add_trials(new)
+            if new:
+                self._seal(study)
+
+    def _seal(self, study: Any) -> None:
+        """Add the digest of all that is there."""
+        digest = hashlib.sha256(read(self.file)).hexdigest()
+        study.set_user_attr(digests.KEY, f"{digests.MARK.decode()}{digest}")
+
+    @contextmanager
+    def _understood(self) -> Iterator[None]:
+        """Name the file where Optuna fails at it, which it does in many ways."""
+        try:
+            with quiet():
+                yield
+        except (StoreError, OSError):
+            raise
+        except Exception as error:
+            raise _damaged(self.file) from error
 
 
 def directions(ways: Iterable[str]) -> list[str]:
@@ -191,16 +216,25 @@ def _seed(seed: int, name: str) -> int:
     return int(hashlib.sha256(f"{seed} {name}".encode()).hexdigest()[:8], 16)
 
 
-def _mended(file: Path) -> None:
+def _mend(file: Path) -> None:
     """Take away what a kill may have left: half a line, and the lock of a writer that is gone.
 
     Optuna takes half a line for damage, and waits for that lock, for ever where the path is
     relative. Nobody else writes: the search's folder is locked by us.
+
+    Raises:
+        Damaged: The rest is not as it was written.
     """
     Path(f"{file}.lock").unlink(missing_ok=True)
-    if not file.exists():
-        return
-    content = file.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.truncate(file, whole)
+    with growing(file, keep=True) as own:
+        content = read(file)
+        lines = content[: content.rfind(b"\n") + 1]
+        sealed = lines[: lines.rfind(b"\n", 0, lines.rfind(digests.MARK)) + 1]
+        found = digests.written(lines)
+        if found is not None and found != hashlib.sha256(sealed).hexdigest():
+            raise _damaged(file)
+        own.truncate(len(lines))
+
+
+def _damaged(file: Path) -> Damaged:
+    return Damaged(f"{file} is damaged or not ours: no journal of a search as it was written")

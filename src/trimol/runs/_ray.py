@@ -27,7 +27,10 @@ import scipy
 import torch
 
 from trimol._failures import RunError
+from trimol._files import read
+from trimol._terminal import clean
 from trimol._version import __version__
+from trimol._warnings import say
 from trimol.runs import store
 from trimol.runs._board import Desk, board_of
 from trimol.runs._cluster import connect
@@ -36,7 +39,7 @@ from trimol.runs._journal import Watch
 from trimol.runs._lock import FILE as LOCK
 from trimol.runs._lock import InUse
 from trimol.runs._signals import Interrupted
-from trimol.runs._storage import make_folder, say, write
+from trimol.runs._storage import make_folder, write
 from trimol.runs._together import Unit
 from trimol.runs._worker import PATIENCE, Teller, leave, outcome, prepare
 from trimol.tasks.loading import file_of
@@ -126,7 +129,7 @@ def versions() -> dict[str, str]:
     """What must be the same for the same bits; of this package also the sources."""
     sources, home = hashlib.sha256(), Path(__file__).parents[1]
     for file in sorted(home.rglob("*.py")):
-        sources.update(file.read_bytes())
+        sources.update(read(file))
     return {
         "Python": platform.python_version(),
         "trimol": f"{__version__} (sources {sources.hexdigest()[:8]})",
@@ -198,7 +201,7 @@ class _Launch(Dispatch):
         ready, _ = self.ray.wait(list(self.going), timeout=PATIENCE)
         for news in self.ray.get(self.desk.take()):
             if isinstance(news, str):
-                print(news, file=sys.stderr)
+                print(clean(news), file=sys.stderr)
             elif self.watch is not None:
                 self.watch(*news)
         for reference in ready:

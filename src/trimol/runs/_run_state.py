@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trimol._failures import Diverged
+from trimol._files import read as read_file
+from trimol._warnings import say
 from trimol.runs._environment import now
 from trimol.runs._signals import Interrupted
-from trimol.runs._storage import Damaged, read_json, say, write_json
+from trimol.runs._storage import Damaged, read_json, write_json
 
 FILE = "state.json"
 Name = Literal["running", "finished", "failed", "interrupted"]
@@ -142,7 +144,7 @@ def _lives(pid: int, birth: str | None) -> bool:
 def _birth(pid: int) -> str | None:
     """When a process began, in the system's own count; None where the system does not say."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = read_file(Path(f"/proc/{pid}/stat")).decode().rpartition(")")[2].split()
     except OSError:
         return None
     return fields[19] if len(fields) > 19 else None

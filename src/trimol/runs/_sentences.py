@@ -3,13 +3,10 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from trimol.runs._candidates import Candidate
+from trimol.runs._significance import too_few
 from trimol.runs.verdict import Gain, Verdict
-
-if TYPE_CHECKING:
-    from trimol.runs.trial import Trial
 
 NAMED = 3  # metrics in a sentence
 MANY = 4  # so many equal weights are still said one by one
@@ -25,16 +22,10 @@ _ADVICE = {
 
 def advice(regime: str, reason: str) -> str:
     """What a look alone can say."""
-    return f"{_ADVICE[regime]}. Seen: {reason}. No method was tried."
-
-
-def sentence(tried: "Trial") -> str:
-    """What to use, and why."""
-    verdict = tried.verdict
-    if verdict.use == verdict.baseline:
-        told = setting(tried.settings[verdict.baseline])
-        return f"Stay with {verdict.baseline} {told}: {why_not(verdict, tried.costs)}."
-    return f"Use {verdict.use} {setting(tried.settings[verdict.use])}: {_why(verdict, tried)}."
+    return (
+        f"{_ADVICE[regime]}. Seen: {reason}. No method was tried; conflict that comes later in "
+        "training was not seen."
+    )
 
 
 def compared(verdict: Verdict, errors: Verdict) -> list[str]:
@@ -141,50 +132,15 @@ def _value(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _why(verdict: Verdict, tried: "Trial") -> str:
-    method = verdict.use
-    own = verdict.of(method, "samples")
-    parts = [_listed([change(gain) for gain in _largest(own) if gain.better])]
-    lost = [change(gain) for gain in own if gain.worse]
-    if lost:
-        parts.append(f"for {_listed(lost)}, and the hypervolume it reaches is larger")
-    elif len(own) > 1:
-        parts.append("nothing lost elsewhere")
-    cost = f"a step costs {tried.costs[method]:.2g} times as much"
-    timed = [change(gain) for gain in _largest(verdict.of(method, "time")) if gain.better]
-    return f"{', '.join(parts)}; {cost}" + (f", at equal time {_listed(timed)}" if timed else "")
-
-
-def why_not(verdict: Verdict, costs: dict[str, float]) -> str:
-    """Why to stay with the baseline."""
-    kinds = {method: verdict.kind(method, "samples") for method in verdict.methods}
-    told = [
-        f"{_won(verdict, method)} at equal samples, but not at equal time: a step costs "
-        f"{costs[method]:.2g} times as much"
-        for method, kind in kinds.items()
-        if kind == "wins"
-    ]
-    told += [_traded(verdict, method) for method, kind in kinds.items() if kind == "trades"]
-    if verdict.fixed and not told:
-        return _without_noise(verdict)
-    return "; ".join(told or [_no_better(verdict), *_cost_of_the_best(verdict, costs)])
-
-
-def _cost_of_the_best(verdict: Verdict, costs: dict[str, float]) -> list[str]:
-    if not any(gain.n > 1 for gain in verdict.gains):
-        return []
-    best = max(verdict.methods, key=lambda name: _mean(verdict.of(name, "samples")))
-    which = "the best of them" if len(verdict.methods) > 1 else "it"
-    return [f"{which} costs {costs[best]:.2g} times as much"]
-
-
 def _no_better(verdict: Verdict, than: str = "") -> str:
     """That no method is better, and what cannot be excluded."""
     limit = verdict.limit
     if not verdict.gains:
         return "no method came to an end"
+    if few := too_few(max(gain.n for gain in verdict.gains), verdict.comparisons):
+        return few
     if limit is None or limit.most is None:
-        return "one seed cannot tell a difference from luck"
+        return "no difference is a number"
     name = "no method is" if len(verdict.methods) > 1 else f"{verdict.methods[0]} is not"
     most = limit.most
     if most > LARGE:
@@ -204,9 +160,11 @@ def _won(verdict: Verdict, method: str) -> str:
 
 def _traded(verdict: Verdict, method: str) -> str:
     own = _largest(verdict.of(method, "samples"))
-    better = [change(gain) for gain in own if gain.better]
-    worse = [change(gain) for gain in own if gain.worse]
-    return f"{method} trades {_listed(better)} for {_listed(worse)}"
+    if worse := [change(gain) for gain in own if gain.worse]:
+        better = [change(gain) for gain in own if gain.better]
+        return f"{method} trades {_listed(better)} for {_listed(worse)}"
+    perhaps = [change(gain) for gain in own if gain.may_be_worse]
+    return f"{_won(verdict, method)}, but may be worse elsewhere ({_listed(perhaps)})"
 
 
 def _largest(gains: Sequence[Gain]) -> list[Gain]:
@@ -217,7 +175,3 @@ def _listed(texts: Sequence[str]) -> str:
     shown = list(texts[:NAMED])
     more = len(texts) - len(shown)
     return ", ".join([*shown, f"{more} more"] if more else shown)
-
-
-def _mean(gains: Sequence[Gain]) -> float:
-    return math.fsum(gain.share for gain in gains) / max(1, len(gains))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise, product
 from typing import Any, Literal
 
+from trimol._checks import number_of_runs
 from trimol._failures import BadValue
 
 # How the columns of the table of trials begin.
@@ -53,6 +54,7 @@ class Range:
             raise BadValue(f"must have whole ends, found {self}")
         if self.points is not None and self.points < 2:
             raise BadValue(f"must have at least 2 points, found {self}")
+        number_of_runs(str(self), self.points or 0)
 
     def __str__(self) -> str:
         points = "" if self.points is None else f":{self.points}"
@@ -93,6 +95,8 @@ def parse(text: str) -> Space | None:
     if word == "simplex":
         return Simplex(None if rest == text or not rest else _whole(rest, text))
     if word not in ("lin", "log", "int"):
+        if re.fullmatch(r"[-+.\de]+\.\.[-+.\de]+(:\d+)?", text, re.IGNORECASE):
+            raise BadValue(f"must be log:{text} (by ratio) or lin:{text} (evenly), found {text!r}")
         return None
     found = _RANGE.fullmatch(text)
     if found is None:
@@ -118,29 +122,43 @@ def space(given: Any) -> Space:
     return Choice(tuple(given)) if isinstance(given, Sequence) else Choice((given,))
 
 
-def values(own: Space, objectives: int) -> list[Any] | None:
-    """All values of a space in their order; None if they cannot be counted.
+def size(own: Space, objectives: int) -> int | None:
+    """How many values a space has, at most; None if they cannot be counted.
+
+    >>> size(Range(1, 10**12, "int"), 2), size(Simplex(2), 3), size(Range(0, 1), 2)
+    (1000000000000, 6, None)
+    """
+    if isinstance(own, Choice):
+        return len(own.values)
+    if isinstance(own, Simplex):
+        return None if own.steps is None else math.comb(own.steps + objectives - 1, own.steps)
+    return int(own.high - own.low) + 1 if own.kind == "int" and not own.points else own.points
+
+
+def values(own: Space, objectives: int) -> list[Any]:
+    """All values of a space that has a `size`, in their order.
 
     >>> values(Range(0.01, 1.0, "log", 3), 2), values(Simplex(2), 2)
     ([0.01, 0.1, 1.0], [[0.0, 1.0], [0.5, 0.5], [1.0, 0.0]])
     """
+    number_of_runs(text(own), size(own, objectives) or 0)
     if isinstance(own, Choice):
         return list(own.values)
     if isinstance(own, Simplex):
-        return None if own.steps is None else list(_lattice(own.steps, objectives))
-    if own.kind == "int" and own.points is None:
-        return list(range(int(own.low), int(own.high) + 1))
-    return None if own.points is None else _spaced(own)
+        return list(_lattice(own.steps or 1, objectives))
+    return _spaced(own) if own.points else list(range(int(own.low), int(own.high) + 1))
 
 
 def grid(spaces: Spaces, objectives: int) -> list[Point]:
     """All points of a grid, the last setting changing fastest."""
-    each = {name: values(own, objectives) for name, own in spaces.items()}
-    for name, found in each.items():
+    sizes = {name: size(own, objectives) for name, own in spaces.items()}
+    for name, found in sizes.items():
         if found is None:
             hint = "simplex:4" if isinstance(spaces[name], Simplex) else f"{spaces[name]}:5"
             raise BadValue(f"{name} must have a number of points for a grid, such as {hint}")
-    return [dict(zip(each, point, strict=True)) for point in product(*each.values())]  # type: ignore[arg-type]
+    number_of_runs(f"the grid of {', '.join(spaces)}", math.prod(filter(None, sizes.values())))
+    each = {name: values(own, objectives) for name, own in spaces.items()}
+    return [dict(zip(each, point, strict=True)) for point in product(*each.values())]
 
 
 def ends(own: Space, objectives: int) -> list[Any]:
@@ -171,8 +189,8 @@ def at_edge(value: Any, own: Space) -> bool:
 
 def suggest(trial: Any, name: str, own: Space, objectives: Sequence[str]) -> Any:
     """A value that a trial of Optuna suggests."""
-    listed = values(own, len(objectives)) if not isinstance(own, Range) or own.points else None
-    if listed is not None:
+    if isinstance(own, Choice) or (own.points if isinstance(own, Range) else own.steps):
+        listed = values(own, len(objectives))
         if len(listed) == 1:
             return listed[0]
         named = {_plain(value): value for value in listed}

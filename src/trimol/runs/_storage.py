@@ -8,7 +8,6 @@ unchecked, but for the zip's own checksums.
 import io
 import json
 import pickle
-import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +18,9 @@ import polars
 import torch
 
 from trimol import _digests as digests
+from trimol import _files
 from trimol._failures import RunError
-from trimol._files import replace
+from trimol._warnings import say
 
 _UNREADABLE = (
     *(RuntimeError, EOFError, LookupError, ValueError, TypeError, NotImplementedError),
@@ -52,7 +52,7 @@ class Damaged(StoreError):
 def write(path: Path, content: bytes | memoryview, *, keep: Path | None = None) -> None:
     """Replace a file by new content: a crash at any moment leaves the old or the new."""
     with _changing(path):
-        replace(path, content, keep=keep)
+        _files.replace(path, content, keep=keep)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> str:
@@ -127,7 +127,7 @@ def check(path: Path, *, digest: str | None = None) -> bytes:
         StoreError: It cannot be read.
     """
     try:
-        content = path.read_bytes()
+        content = _files.read(path)
     except FileNotFoundError as error:
         kind = StoreError if digest is None else Damaged
         raise kind(f"cannot read {path}: {error.strerror}") from error
@@ -191,14 +191,10 @@ def drop(checkpoint: Path) -> None:
 def make_folder(path: Path) -> None:
     """Make a folder and those above it."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        _files.make_folder(path)
     except OSError as error:
-        raise StoreError(f"cannot make the folder {path}: {error.strerror}") from error
-
-
-def say(text: str) -> None:
-    """Warn, in one line: which line of ours it comes from is nothing that a user can mend."""
-    warnings.warn_explicit(text, RuntimeWarning, filename="trimol", lineno=0)
+        shown = _files.shown(path)
+        raise StoreError(f"cannot make the folder {shown}: {error.strerror}") from error
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from trimol.maths.fronts import nondominated
 from trimol.runs import _spaces as spaces
 from trimol.runs._environment import environment
 from trimol.runs._judging import flat_goals, gains
+from trimol.runs._significance import FEWEST
 from trimol.runs._spaces import GOAL, SETTING, Point, Range
 from trimol.runs._trials import SweepPlan, Trial
 from trimol.runs.study import Row, Study, row
@@ -21,7 +22,6 @@ from trimol.runs.study import Row, Study, row
 # What 100 % of a score are: of metrics, how far apart the good ones lie (`_judging.units`).
 OF_LOSSES = "the median"
 OF_METRICS = "how far apart the trials lie that no other is better than in all"
-SEEDS = 5  # of the comparison that is proposed
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,10 @@ def notes(found: Sweep) -> list[str]:
         "much better than the median of all a trial is, the mean over the objectives; 100 % are "
         f"{OF_METRICS if plan.spread and len(flat_goals(plan.goals)) > 1 else OF_LOSSES}."
     ]
+    if plan.held_out:
+        said.append(
+            f"The task has no validation data: {plan.held_out} samples of train served as such."
+        )
     if len(set(counts.values())) > 1:
         said.append("The methods had different numbers of trials: more trials are more luck.")
     said += [_came_to_no_end(found, method) for method in counts]
@@ -169,7 +173,7 @@ def comparison(found: Sweep) -> str:
     """What to type to compare the best on test data, with seeds that the search has not seen."""
     labels = ",".join(label(method, best.setting) for method, best in found.best.items())
     words = ["trimol", "compare", found.plan.task, "--methods", labels]
-    fresh = ["--seeds", str(SEEDS), "--first-seed", str(found.plan.seeds)]
+    fresh = ["--seeds", str(FEWEST), "--first-seed", str(found.plan.seeds)]
     return shlex.join([*words, *fresh, *_budget(found.plan)])
 
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from trimol import methods
 from trimol._failures import BadValue
+from trimol._generators import generators_kept
 from trimol._warnings import hearing, warn
 from trimol.errors import Errors
 from trimol.errors._fulldata import NotFinite
@@ -54,6 +55,7 @@ from trimol.tasks import _answers as answers
 from trimol.tasks.loading import blaming
 from trimol.training import Diverged, metrics, train
 from trimol.training._checkpoint import check_keys, check_shapes, check_weights
+from trimol.training._kept import task_kept
 from trimol.training._optimizers import needs_optimizer
 from trimol.training._replicable import NotReplicable
 from trimol.training.loop import decay, remedy, whereabouts
@@ -298,8 +300,9 @@ def _name(jobs: Sequence[Job]) -> str:
 
 def _numbers(config: RunConfig) -> int:
     """The parameters and buffers of one run."""
-    with torch.random.fork_rng(devices=[]), blaming(config.task, config.task_options):
-        model = answers.model(task_of(config.task, config.task_options))
+    task = task_of(config.task, config.task_options)
+    with generators_kept(task), blaming(config.task, config.task_options):
+        model = answers.model(task)
     return max(1, sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers())))
 
 
@@ -346,13 +349,14 @@ class _Together:
 
     def measure(self, places: Sequence[int], rho: float) -> Sequence[Result]:
         replicas = self.replicas
-        with hearing(lambda _: None):  # of what is not finite, what is measured says more
-            weights = replicas.next_weights()
-        errors = replicas.measured(rho=rho, weights=weights, only=places)
-        return [
-            self._measured(place, own, weights[place])
-            for place, own in zip(places, errors, strict=True)
-        ]
+        with task_kept(self.task, None, replicas.data):
+            with hearing(lambda _: None):  # of what is not finite, what is measured says more
+                weights = replicas.next_weights()
+            errors = replicas.measured(rho=rho, weights=weights, only=places)
+            return [
+                self._measured(place, own, weights[place])
+                for place, own in zip(places, errors, strict=True)
+            ]
 
     def _measured(self, place: int, errors: Errors | NotFinite, weights: Tensor) -> Result:
         """One run's record, or that its losses or gradients are not finite."""
@@ -372,6 +376,10 @@ class _Together:
 
     def module(self, place: int) -> nn.Module:
         return self.replicas.module(place)
+
+    @property
+    def unrepeatable(self) -> str:
+        return ""  # such runs go one by one
 
     def diverged(self) -> Mapping[int, Diverged]:
         places = set((self.replicas.diverged >= 0).nonzero()[:, 0].tolist()) - self.said

@@ -11,16 +11,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from trimol._checks import one_of, whole_number
+from trimol._checks import number_of_runs, one_of, whole_number
 from trimol._failures import BadValue
 from trimol.runs import _spaces as spaces
 from trimol.runs import store
+from trimol.runs._hold_out import count_held_out
 from trimol.runs._journal import Watch
 from trimol.runs._judging import checked_goals, flat_goals, gains
 from trimol.runs._pool import execute_all
 from trimol.runs._proposals import Proposals
 from trimol.runs._signals import Interrupted
-from trimol.runs._spaces import Point, Space
+from trimol.runs._spaces import Point, Range, Space
 from trimol.runs._variants import Variant
 from trimol.runs.comparison import folder_name
 from trimol.runs.config import (
@@ -30,12 +31,11 @@ from trimol.runs.config import (
     equal_steps,
     hyperparameters_of,
     task_of,
+    usual_batch_size,
 )
 from trimol.runs.store import StoredRun
 from trimol.tasks import Task
-from trimol.tasks import _answers as answers
-from trimol.tasks._catalogue import outline
-from trimol.tasks.loading import file_of, source
+from trimol.tasks.loading import source
 from trimol.tasks.task import Goals
 from trimol.training import Diverged
 
@@ -44,6 +44,7 @@ OF_THE_RUN = ("lr", "schedule")  # settings that are the run's, not the method's
 TRIALS = 20
 HALVING, RUNGS = 3, 3  # one in three goes on, with three times the steps, twice
 _CHECKPOINTS = 5
+_RATES = 5  # step sizes that are tried where nothing else is asked for
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,13 @@ class SweepPlan:
     weights that sum to one, ``"simplex:4"`` for those that are multiples of 1/4.
 
     Attributes:
-        task: A task's name, or ``path/to/file.py:Class``. It must have validation data.
+        task: A task's name, or ``path/to/file.py:Class``. Where it has no validation data, a fifth
+            of the training samples serves as such (``held_out``).
         methods: The methods' names.
         steps: Steps of each run.
         settings: By method what may be tried, by hyper-parameter, ``"lr"`` and ``"schedule"``.
-        lr: What may be tried of α by methods that say nothing else; None: the task's own.
+        lr: What may be tried of α by methods that say nothing else; None: the task's own. Where
+            nothing else is to be tried either, from a tenth of that to ten times as much.
         schedule: Likewise of ``"constant"``, ``"linear"`` and ``"cosine"``.
         search: ``"grid"``: every combination once. ``"random"`` or ``"tpe"``: by Optuna, the latter
             with one goal or several. None: a grid, if all settings are lists of values, else TPE.
@@ -92,7 +95,7 @@ class SweepPlan:
             them, and each time only those among the best third of their method's so far do.
         seeds: Runs of each trial.
         seed: Decides what Optuna proposes.
-        batch_size: Samples per step.
+        batch_size: Samples per step; None: the task's own.
         options: The task's options.
         optimizer: As in `RunConfig`.
         precision: As in `RunConfig`.
@@ -112,7 +115,7 @@ class SweepPlan:
     prune: str = "none"
     seeds: int = 1
     seed: int = 0
-    batch_size: int = 64
+    batch_size: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     optimizer: str | None = None
     precision: str = "no"
@@ -127,18 +130,26 @@ class SweepPlan:
         if self.rungs[0] < 1:
             least = HALVING ** (RUNGS - 1)
             raise BadValue(f"steps must be at least {least} to be halved, found {self.steps}")
-        self._check_validation()
+        if self.batch_size is None:
+            usual = usual_batch_size(self.task, self.options, hold_out=self.held_out)
+            object.__setattr__(self, "batch_size", usual)
         self._check_settings()
         if self.how == "grid" and self.trials is not None:
             raise BadValue(
                 f"trials must be left out for a grid, which has its own, found {self.trials}"
             )
-        whole_number("trials", self.count, least=1)
+        trials = whole_number("trials", self.count, least=1)
+        number_of_runs("methods × trials × seeds", len(self.methods) * trials * self.seeds)
 
     @property
     def made(self) -> Task:
         """The task."""
         return task_of(self.task, self.options)
+
+    @cached_property
+    def held_out(self) -> int:
+        """How many samples of train are validation data; 0 where the task has its own."""
+        return count_held_out(self.made)
 
     @property
     def goals(self) -> Goals:
@@ -161,6 +172,8 @@ class SweepPlan:
         """What may be tried, by method and setting: its own before what is for all."""
         common = {"lr": self.lr, "schedule": self.schedule}
         given = {name: own for name, own in common.items() if own is not None}
+        if not given and not any(self.settings.values()):
+            return {method: {"lr": self._usual_rates(method)} for method in self.methods}
         return {
             method: {
                 name: _space(f"{method}.{name}", own)
@@ -169,13 +182,26 @@ class SweepPlan:
             for method in self.methods
         }
 
+    def _usual_rates(self, method: str) -> Range:
+        """Step sizes around the task's own; a grid of them, unless another search is asked for."""
+        own = configure(
+            self.task,
+            method,
+            task_options=self.options,
+            steps=1,
+            batch_size=1,
+            optimizer=self.optimizer,
+        ).lr
+        points = _RATES if self.search in (None, "grid") and self.trials is None else None
+        return Range(own / 10, own * 10, "log", points)
+
     @property
     def how(self) -> str:
         """How it is searched: as asked for, or as the settings allow."""
         if self.search is not None:
             return self.search
         each = [space for own in self.spaces.values() for space in own.values()]
-        counted = all(spaces.values(s, len(self.made.objectives)) is not None for s in each)
+        counted = all(spaces.size(s, len(self.made.objectives)) is not None for s in each)
         return "grid" if counted else "tpe"
 
     @property
@@ -213,6 +239,7 @@ class SweepPlan:
             batch_size=self.batch_size,
             seed=seed,
             validation_only=True,
+            hold_out=self.held_out,
             checkpoint_every=max(1, count // _CHECKPOINTS),
             optimizer=self.optimizer,
             precision=self.precision,
@@ -222,19 +249,10 @@ class SweepPlan:
         """What decides the trials of a method, for a journal."""
         names = ("task", "steps", "prune", "seeds", "seed", "batch_size", "options")
         common = {name: getattr(self, name) for name in (*names, "optimizer", "precision")}
+        if self.held_out:
+            common["held_out"] = self.held_out
         tried = {name: repr(space) for name, space in self.spaces[method].items()}
         return {"search": self.how, **common, "source": source(self.task), "settings": tried}
-
-    def _check_validation(self) -> None:
-        if answers.data(self.made).validation is not None:
-            return
-        built_in = file_of(self.task) is None
-        known = {p.name for p in outline(self.task).parameters} if built_in else {}
-        way = "the task's option validation" if "validation" in known else "Data(validation=...)"
-        raise BadValue(
-            f"{self.task} must have validation data to choose a setting by (test data are not for "
-            f"that), found none: hold some out by {way}"
-        )
 
     def _check_settings(self) -> None:
         """The ends of what may be tried of every setting must do, with the first of the others."""
@@ -247,7 +265,7 @@ class SweepPlan:
                 raise BadValue(f"settings must be of {known}, found {method!r}")
         size = len(self.made.objectives)
         each = [space for own in self.spaces.values() for space in own.values()]
-        if all(len(spaces.values(space, size) or [0, 1]) == 1 for space in each):
+        if all(spaces.size(space, size) == 1 for space in each):
             raise BadValue("settings must have something to try (lr, schedule, …), found nothing")
         for method, own in self.spaces.items():
             first = {name: spaces.ends(space, size)[0] for name, space in own.items()}

@@ -11,7 +11,8 @@ import polars
 
 from trimol.runs._candidates import Series, edges
 from trimol.runs._judging import chosen, drop, jointly
-from trimol.runs.statistics import LEVEL, Paired, holm
+from trimol.runs._significance import is_clear, p_values
+from trimol.runs.statistics import Paired
 from trimol.runs.store import StoredRun
 from trimol.tasks.task import Goals
 
@@ -136,9 +137,8 @@ def of_candidates(
         Paired(each, scores[first]) if math.isfinite(level) else None
         for each, level in zip(scores, levels, strict=True)
     ]
-    p_values = holm(
-        [None if pair is None or i == first else pair.p for i, pair in enumerate(behind)]
-    )
+    others = {i: pair for i, pair in enumerate(behind) if pair is not None and i != first}
+    worse = dict(zip(others, map(is_clear, p_values([*others.values()])), strict=True))
     # With each seed alone: the first of those that are best.
     firsts = [
         max(range(len(scores)), key=by_seed.__getitem__) for by_seed in zip(*scores, strict=True)
@@ -158,13 +158,11 @@ def of_candidates(
             "edge": ", ".join(edges(candidate, series.candidates)),
             "behind": None if pair is None else fmean(pair.apart),
             "behind_ci": None if pair is None else pair.ci,
-            "worse": None if p is None else p < 1 - LEVEL,
+            "worse": worse.get(number),
             "first_of_seeds": firsts.count(number),
             "note": notes[number],
         }
-        for number, (candidate, pair, p) in enumerate(
-            zip(series.candidates, behind, p_values, strict=True)
-        )
+        for number, (candidate, pair) in enumerate(zip(series.candidates, behind, strict=True))
     ]
 
 

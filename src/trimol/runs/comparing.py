@@ -5,13 +5,13 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trimol._checks import whole_number
+from trimol._checks import number_of_runs, whole_number
 from trimol._failures import BadValue
 from trimol.runs._journal import Watch
 from trimol.runs._pool import execute_all
 from trimol.runs._variants import Variant, variants
 from trimol.runs.comparison import Comparison, folder_name
-from trimol.runs.config import RunConfig, configure, equal_steps
+from trimol.runs.config import RunConfig, configure, equal_steps, task_of, usual_batch_size
 from trimol.runs.store import StoredRun
 from trimol.training import Diverged
 
@@ -26,7 +26,7 @@ def compare(
     seeds: int,
     steps: int,
     first_seed: int = 0,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     task_options: Mapping[str, Any] | None = None,
     hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
     lr: float | Mapping[str, float] | None = None,
@@ -60,7 +60,7 @@ def compare(
         seeds: Runs of each method.
         steps: Steps of each run.
         first_seed: The seeds are those from here on.
-        batch_size: Samples per step.
+        batch_size: Samples per step; None: the task's own.
         task_options: Keyword arguments of the task's constructor.
         hyperparameters: Of some methods, by name; they go before the task's settings.
         lr: α of all methods, or of some, by name.
@@ -100,9 +100,9 @@ def compare(
     for what, own in (("hyperparameters", hyperparameters), ("lr", lr), ("schedule", schedule)):
         _check_names(what, own, [v.method for v in compared])
     first = whole_number("first_seed", first_seed, least=0)
-    counts = {
-        v.method: equal_steps(task, v.method, steps, batch_size, task_options) for v in compared
-    }
+    size = usual_batch_size(task, task_options) if batch_size is None else batch_size
+    counts = {v.method: equal_steps(task, v.method, steps, size, task_options) for v in compared}
+    number_of_runs("seeds × methods", whole_number("seeds", seeds, least=1) * len(compared))
     configs = [
         configure(
             task,
@@ -112,7 +112,7 @@ def compare(
             lr=first_given(v.lr, lr, v.method),
             schedule=first_given(v.schedule, schedule, v.method),
             steps=counts[v.method],
-            batch_size=batch_size,
+            batch_size=size,
             seed=seed,
             rho=rho,
             measure_every=measure_every,
@@ -123,7 +123,7 @@ def compare(
             watch_every=watch_every,
             watch_full_every=watch_full_every,
         )
-        for seed in range(first, first + whole_number("seeds", seeds, least=1))  # then by method
+        for seed in range(first, first + seeds)  # then by method
         for v in compared
     ]
     labels = _all_different(compared, configs)
@@ -131,7 +131,8 @@ def compare(
     executed = execute_all(
         jobs_, jobs=jobs, watch=watch, together=together, retry=retry, say=say, on=on
     )
-    return _comparison(task, labels, configs, executed)
+    name = task_of(task, task_options).name
+    return _comparison(name, labels, configs, executed)
 
 
 def _check_names(what: str, given: object, methods: Sequence[str]) -> None:

@@ -9,12 +9,17 @@ from typing import Any
 from torch import Tensor
 
 from trimol.errors._conflict import conflict_over_runs
+from trimol.methods._registry import BASELINE
+from trimol.runs._significance import is_clear, p_values
 from trimol.runs.config import RunConfig, task_of
-from trimol.runs.statistics import LEVEL, Paired, holm, interval
+from trimol.runs.statistics import Paired, interval
 from trimol.runs.store import StoredRun
 from trimol.runs.study import Row, row
 
 ERRORS = ("R_opt", "R_pop", "R_gen", "E_ca", "E_caw")
+# R_gen without its sign, of each run: what runs are compared by, as less of it is better.
+GAP, SIZE = "R_gen", "|R_gen|"
+JUDGED = tuple(SIZE if name == GAP else name for name in ERRORS)
 # What steps that were looked at did (:mod:`trimol.training.records`).
 STEPS = (
     *("steps_raise_some", "steps_raise_all", "steps_worst_cosine"),
@@ -29,7 +34,7 @@ class Comparison:
     """What became of the runs of a comparison.
 
     Attributes:
-        task: The task, as it was given.
+        task: The task's name.
         runs: The finished runs of each method, by its label, in the order of the seeds.
         failed: The configurations of runs that diverged, each with what was said about it.
         labels: The labels of runs that are of a variant, by the run's key.
@@ -47,16 +52,17 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Difference:
-    """How a method differs from the first one, seed by seed: same start, same samples.
+    """How a method differs from the baseline, seed by seed: same start, same samples.
 
     Attributes:
         method: The method's name.
-        baseline: The first method's name.
+        baseline: The baseline's name.
         metric: What was measured, as `summarise` calls it.
         mean: The mean over seeds of this method's number minus the baseline's.
         ci: Half the width of its 95 % confidence interval (Student's t); None for a single seed.
         n: How many seeds both methods finished.
-        p: The p value of the paired t test, adjusted by Holm for all differences of the table.
+        p: Its p value in view of all differences of the table (`trimol.runs._significance`);
+            None where the seeds are too few.
         fixed: Whether all seeds gave the same numbers.
     """
 
@@ -77,7 +83,7 @@ class Difference:
     @property
     def clear(self) -> bool:
         """Whether it is larger than its noise, also in view of how many were looked at."""
-        return self.p is not None and self.p < 1 - LEVEL
+        return is_clear(self.p)
 
 
 def folder_name(config: RunConfig) -> str:
@@ -100,7 +106,7 @@ def summarise(compared: Comparison) -> list[Row]:
 
     Returns:
         One dict a number (`trimol.runs.study.row`): ``method``, ``metric`` (an objective or a
-        metric of the task, on test data, an error, R_gen by its size, or a share of the steps that
+        metric of the task, on test data, an error, ``|R_gen|``, or a share of the steps that
         were looked at), ``mean``, ``std`` (None
         for a single seed), ``n``, ``paper``, ``ci`` (half the width of the 95 % interval of the
         mean, by Student's t), and the settings: step size, hyper-parameters and steps; of a variant
@@ -134,24 +140,42 @@ def readings(directions: Sequence[Tensor]) -> dict[str, float]:
     return {DEFINITION: over.definition, UNBIASED: over.unbiased}
 
 
-def differences(compared: Comparison) -> list[Difference]:
-    """How each method differs from the first, metric by metric, over the seeds that both finished.
+def differences(compared: Comparison, baseline: str | None = None) -> list[Difference]:
+    """How each method differs from the baseline, by metric, over the seeds that both finished.
 
     The interval is that of each difference alone. The p values are adjusted by Holm over all
     differences that are returned, as a table with many invites to look for the largest.
+
+    Args:
+        compared: The runs.
+        baseline: What the others are compared with; by default static weighting, where it is
+            among them, else the first.
     """
-    first, *others = compared.runs
-    pairs = [
+    first = baseline or usual_baseline(compared.runs)
+    return judged_together(first, all_paired(compared.runs, first))
+
+
+def usual_baseline(runs: Mapping[str, Sequence[StoredRun]]) -> str:
+    """What runs are compared with where nobody says it: static weighting, else the first."""
+    named = (name for name, own in runs.items() if own and own[0].config.method == BASELINE)
+    return next(named, next(iter(runs)))
+
+
+def all_paired(
+    runs: Mapping[str, Sequence[StoredRun]], baseline: str
+) -> list[tuple[str, str, Paired]]:
+    """Method, number, and baseline and method seed by seed: of all of them."""
+    return [
         (method, metric, pair)
-        for method in others
-        for metric, pair in paired(compared.runs[first], compared.runs[method]).items()
+        for method in runs
+        if method != baseline
+        for metric, pair in paired(runs[baseline], runs[method]).items()
     ]
-    return judged_together(first, pairs)
 
 
 def judged_together(baseline: str, pairs: Sequence[tuple[str, str, Paired]]) -> list[Difference]:
-    """Differences of (method, metric, both seed by seed), with Holm's p for all."""
-    adjusted = holm([pair.p for _, _, pair in pairs])
+    """Differences of (method, metric, both seed by seed), with p values for all together."""
+    adjusted = p_values([pair for _, _, pair in pairs])
     return [
         Difference(
             method, baseline, metric, mean(pair.apart), pair.ci, len(pair.apart), p, pair.fixed
@@ -168,9 +192,9 @@ def numbers(record: Mapping[str, float]) -> dict[str, float]:
         for name, value in record.items()
         if name.startswith(kind)
     }
-    # |R_gen| of each run, as in the paper.
-    errors = {name: abs(record[name]) for name in ERRORS if name in record}
-    return {**named, **errors}
+    errors = {name: record[name] for name in ERRORS if name in record}
+    size = {SIZE: abs(errors[GAP])} if GAP in errors else {}
+    return {**named, **errors, **size}
 
 
 def _looked(record: Mapping[str, float]) -> dict[str, float]:
@@ -196,7 +220,7 @@ def settings_of(config: RunConfig) -> dict[str, Any]:
 
 
 def paired(first: Sequence[StoredRun], second: Sequence[StoredRun]) -> dict[str, Paired]:
-    """First and second, seed by seed, of every number that both have.
+    """First and second, seed by seed, of every number that both have, R_gen by its size.
 
     A metric that is NaN says that there is none.
     """
@@ -204,5 +228,5 @@ def paired(first: Sequence[StoredRun], second: Sequence[StoredRun]) -> dict[str,
     pairs = [(before.get(run.config.seed, {}), numbers(run.record)) for run in second]
     base = columns([{name: old[name] for name in own if name in old} for old, own in pairs])
     other = columns([{name: own[name] for name in own if name in old} for old, own in pairs])
-    both = {name: Paired(base[name], other[name]) for name in other}
+    both = {name: Paired(base[name], other[name]) for name in other if name != GAP}
     return {name: pair for name, pair in both.items() if all(map(math.isfinite, pair.apart))}

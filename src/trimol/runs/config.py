@@ -29,6 +29,7 @@ from pydantic_core import PydanticCustomError
 from trimol import methods
 from trimol._checks import Names, in_order
 from trimol._failures import BadValue
+from trimol._generators import generators_kept
 from trimol.methods._registry import outline
 from trimol.tasks import Settings, Task, load
 from trimol.tasks import _answers as answers
@@ -193,6 +194,7 @@ def configure(
     method: str,
     *,
     lr: float | None = None,
+    batch_size: int | None = None,
     hyperparameters: Mapping[str, Any] | None = None,
     task_options: Mapping[str, Any] | None = None,
     **others: Any,
@@ -204,6 +206,7 @@ def configure(
         method: The method's name.
         lr: α. By default the task's setting for this method, for the task's own optimizer; for
             another ``optimizer``, torch's default (with momentum, a tenth of the task's).
+        batch_size: Samples a step; by default `usual_batch_size`.
         hyperparameters: The method's own; they go before the task's settings. One number an
             objective may also be given by the objectives' names: ``{"prefer": {"a": 1, "b": 0}}``.
         task_options: Keyword arguments of the task's constructor.
@@ -231,6 +234,8 @@ def configure(
                 f"{', '.join(known) or 'none'}"
             )
     own = dict(task_options or {})
+    if batch_size is None:
+        batch_size = usual_batch_size(task, task_options, hold_out=others.get("hold_out", 0))
     return checked(
         task=with_path(task, Path.resolve),
         task_options=_with_path(own, Path.resolve),
@@ -238,6 +243,7 @@ def configure(
         hyperparameters=_in_order(method, chosen, made.objectives),
         lr=_usual(made, settings.lr, others.get("optimizer")) if lr is None else lr,
         source=source(task, own),
+        batch_size=batch_size,
         **others,
     )
 
@@ -246,7 +252,7 @@ def _usual(task: Task, lr: float, optimizer: OptimizerName | None) -> float:
     """The task's step size, which is one for the task's own optimizer."""
     if optimizer not in NAMES:  # none is asked for; what is none is said elsewhere
         return lr
-    with torch.random.fork_rng(devices=[]):
+    with generators_kept(task):
         params = answers.model(task).parameters()
     return usual_lr(optimizer, answers.optimizer(task, params, lr))
 
@@ -263,8 +269,21 @@ def _in_order(method: str, values: Mapping[str, Any], objectives: Names) -> dict
     }
 
 
+def usual_batch_size(
+    task: str, task_options: Mapping[str, Any] | None = None, *, hold_out: int = 0
+) -> int:
+    """Samples a step where nobody says it: the task's own, or all samples that it has if fewer.
+
+    >>> usual_batch_size("digits"), usual_batch_size("quadratic", {"samples": 20}, hold_out=4)
+    (64, 16)
+    """
+    made = task_of(task, task_options)
+    with blaming(task, task_options):
+        return answers.batch_size(made, answers.data(made), None, hold_out=hold_out)
+
+
 def steps_per_epoch(
-    task: str, batch_size: int, task_options: Mapping[str, Any] | None = None
+    task: str, batch_size: int | None, task_options: Mapping[str, Any] | None = None
 ) -> int:
     """The steps in which a task's data (of several sets, the longest) are passed through once.
 
@@ -274,7 +293,9 @@ def steps_per_epoch(
     """
     made = task_of(task, task_options)
     with blaming(task, task_options):
-        sampler = answers.sampler(made, answers.data(made), batch_size, growth=0.0, seed=0)
+        data = answers.data(made)
+        size = answers.batch_size(made, data, batch_size)
+        sampler = answers.sampler(made, data, size, growth=0.0, seed=0)
     return sampler.steps_per_epoch
 
 
@@ -282,7 +303,7 @@ def equal_steps(
     task: str,
     method: str,
     steps: int,
-    batch_size: int,
+    batch_size: int | None,
     task_options: Mapping[str, Any] | None = None,
 ) -> int:
     """As many steps of a method, whose batches may grow, as take no more samples than these."""
@@ -291,7 +312,9 @@ def equal_steps(
         return steps
     made = task_of(task, task_options)
     with blaming(task, task_options):
-        sampler = answers.sampler(made, answers.data(made), batch_size, growth=growth, seed=0)
+        data = answers.data(made)
+        size = answers.batch_size(made, data, batch_size)
+        sampler = answers.sampler(made, data, size, growth=growth, seed=0)
     return sampler.steps_within(steps * sampler.budget(0))
 
 

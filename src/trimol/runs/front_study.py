@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from trimol import methods
-from trimol._checks import simplex, whole_number
+from trimol._checks import number_of_runs, simplex, whole_number
 from trimol._failures import BadValue
 from trimol.methods._registry import BASELINE, SPREADING, spreading
 from trimol.runs import store
@@ -36,9 +36,17 @@ from trimol.runs._preferences import Weights, even, thin
 from trimol.runs._variants import Variant, variants
 from trimol.runs.comparing import first_given
 from trimol.runs.comparison import folder_name
-from trimol.runs.config import RunConfig, configure, equal_steps, steps_per_epoch, task_of
+from trimol.runs.config import (
+    RunConfig,
+    configure,
+    equal_steps,
+    hyperparameters_of,
+    steps_per_epoch,
+    task_of,
+    usual_batch_size,
+)
 from trimol.runs.store import StoredRun
-from trimol.tasks import Task
+from trimol.tasks import Settings, Task
 from trimol.tasks import _answers as answers
 from trimol.tasks._catalogue import CONDITIONED, POPULATION
 from trimol.tasks.loading import blaming, find
@@ -60,7 +68,7 @@ def front(
     points: int | Sequence[Sequence[float]] = 10,
     refine: int = 0,
     seeds: int = 1,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     task_options: Mapping[str, Any] | None = None,
     hyperparameters: Mapping[str, Mapping[str, Any]] | None = None,
     lr: float | Mapping[str, float] | None = None,
@@ -95,7 +103,7 @@ def front(
         refine: How many more, each in the middle of two neighbours whose training losses (means
             over the seeds, in units of their ranges) are farthest apart.
         seeds: How often each front is made.
-        batch_size: Samples per step.
+        batch_size: Samples per step; None: the task's own.
         task_options: Keyword arguments of the task's constructor.
         hyperparameters: Of some methods, by name; they go before the task's settings. Those of
             ``"conditioned"`` are that task's options, such as ``{"penalty": 1.0}``.
@@ -131,18 +139,21 @@ def front(
     asked = _preferences(points, made)
     given_reference = _reference(reference, made)
     refine = whole_number("refine", refine, least=0)
-    steps_per_epoch(task, batch_size, task_options)  # says if there are too few samples
+    each = len(ways) * whole_number("seeds", seeds, least=1)
+    number_of_runs("(points + refine) × by × seeds", (len(asked) + refine) * each)
+    size = usual_batch_size(task, task_options) if batch_size is None else batch_size
+    steps_per_epoch(task, size, task_options)  # says if there are too few samples
     with blaming(task):
         validated = answers.data(made).validation is not None
     runner = _Runner(
         folder=Path(folder),
-        seeds=whole_number("seeds", seeds, least=1),
+        seeds=seeds,
         steps=steps,
         scored=validated,
         settings={
             "task": task,
             "task_options": dict(task_options or {}),
-            "batch_size": batch_size,
+            "batch_size": size,
             "optimizer": optimizer,
             "precision": precision,
             "checkpoint_every": max(1, steps // CHECKPOINTS),
@@ -151,6 +162,7 @@ def front(
         own={"hyperparameters": hyperparameters, "lr": lr, "schedule": schedule},
         execution={"jobs": jobs, "on": on, "together": together, "retry": retry, "say": say},
         watch=watch,
+        ideal=_ideal(made, task),
     )
     among = spaces(made, validation=validated)
     trials = runner.run([(way, aim) for way in ways for aim in way.aims(asked)])
@@ -158,7 +170,7 @@ def front(
         more = _thin(trials, ways, among, min(AT_ONCE, refine))
         trials += runner.run(more, refined=True)
         refine = refine - AT_ONCE if more and refine > AT_ONCE else 0
-    found = _front(task, ways, runner.seeds, trials, among, given_reference, made)
+    found = _front(made.name, ways, runner.seeds, trials, among, given_reference, made)
     save_front(found, runner.folder, command)
     return found
 
@@ -218,6 +230,7 @@ class _Runner:
     own: Mapping[str, Any]  # what a method may have of its own
     execution: Mapping[str, Any]
     watch: Watch | None
+    ideal: list[float] | None  # what losses are at least, for methods that ask
 
     def run(self, wanted: Sequence[tuple[_Way, _Aim]], *, refined: bool = False) -> list[_Trial]:
         """Execute the runs of some points, for every seed."""
@@ -241,12 +254,18 @@ class _Runner:
         steer = methods.get(name).prefers
         alone = way.around is None and steer is not None
         told = {steer: list(aim.preference)} if alone and steer else {}
+        usual = task_of(settings["task"], settings["task_options"]).settings.get(name, Settings())
+        if alone and self.ideal and "ideal" in {*hyperparameters_of(name)} - {*usual.method}:
+            told["ideal"] = self.ideal
         size, options = settings["batch_size"], settings["task_options"]
         steps = equal_steps(settings["task"], name, self.steps, size, options)
         return configure(
             method=name,
-            hyperparameters={**(common if way.called == name else {}), **variant.hyperparameters}
-            | told,
+            hyperparameters={
+                **told,
+                **(common if way.called == name else {}),
+                **variant.hyperparameters,
+            },
             lr=first_given(variant.lr, own["lr"], way.called),
             schedule=first_given(variant.schedule, own["schedule"], way.called),
             steps=steps,
@@ -349,6 +368,20 @@ def _front(
 def _measured(trials: Sequence[_Trial], space: Space) -> bool:
     """Whether some run has all of a space's numbers."""
     return any(all(map(math.isfinite, p.values[space.name])) for p in _points(trials, [space]))
+
+
+def _ideal(made: Task, task: str) -> list[float] | None:
+    """What each loss is at least, where the task knows its front and losses go below 0 on it.
+
+    Preferences are counted from there. Batches reach a little lower than all data do.
+    """
+    with blaming(task):
+        found = answers.true_front(made, answers.data(made).train, KNOWN)
+    if found is None or (found >= 0).all():
+        return None
+    least, most = found.amin(0), found.amax(0)
+    ideal: list[float] = (least - (most - least) - least.abs()).tolist()
+    return ideal
 
 
 def _known(made: Task, task: str, among: Sequence[Space]) -> dict[str, Array]:

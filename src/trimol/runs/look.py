@@ -62,7 +62,7 @@ def look(
     *,
     task_options: Mapping[str, Any] | None = None,
     steps: int,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     lr: float | None = None,
     optimizer: OptimizerName | None = None,
     seed: int = 0,
@@ -84,7 +84,7 @@ def look(
         task: A task, its name, or ``path/to/file.py:Class``.
         task_options: Keyword arguments of the task's constructor, where a name is given.
         steps: How many steps to train.
-        batch_size: Samples a step.
+        batch_size: Samples a step; None: the task's own.
         lr: α; by default the task's setting for static weights.
         optimizer: By its name, in place of the task's own.
         seed: Decides the parameters at the start and all samples.
@@ -145,7 +145,7 @@ def examine(
     data: Data | None = None,
     weights: Sequence[float] | None = None,
     optimizer: Optimizer | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     batches: int = 64,
     seed: int = 0,
 ) -> Moment:
@@ -160,7 +160,7 @@ def examine(
         data: The data, where it is not the task's own.
         weights: λ that the model was trained with, for E_ca; equal by default.
         optimizer: That of the training, for its metric.
-        batch_size: Samples of a training step, for the noise.
+        batch_size: Samples of a training step, for the noise; None: the task's own.
         batches: Go over as many samples as so many steps take, at most.
         seed: Decides which samples.
 
@@ -227,14 +227,14 @@ def _setting(
     task: Task,
     data: Data,
     weights: Sequence[float] | None,
-    batch_size: int,
+    batch_size: int | None,
     batches: int,
     seed: int,
 ) -> Setting:
     given = checked_weights([1.0] * len(task.objectives) if weights is None else weights)
     assert given is not None
     count = whole_number("batches", batches, least=1)
-    return Setting(task, data, given, whole_number("batch_size", batch_size, least=1), count, seed)
+    return Setting(task, data, given, answers.batch_size(task, data, batch_size), count, seed)
 
 
 def _places(steps: int, looks: int) -> list[int]:

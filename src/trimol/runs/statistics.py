@@ -14,6 +14,7 @@ from trimol._failures import BadValue
 Array = NDArray[np.float64]
 
 LEVEL = 0.95
+_LARGE = 100  # so many differences have a mean that is normal enough, whatever they are
 _ROUNDING = float(np.finfo(np.float32).eps)
 _FINEST = 200  # how many times a step may go into the least distance of two values
 
@@ -52,7 +53,11 @@ def quantile(freedom: int, level: float = LEVEL) -> float:
 
 
 def p_value(differences: Sequence[float], *, resolution: float = 0.0) -> float | None:
-    """The chance of so large a mean if the truth were 0: the paired t test, two-sided.
+    """The chance of so large a mean if the truth were 0: the paired t test, two-sided, guarded.
+
+    Student's t is that of normal numbers. Trainings that collapse or not, by chance, differ by −1,
+    0 or 1 of the same amount, and of a few such differences all may be alike: p is at least the
+    chance of this t among those, for even odds.
 
     A mean that is no larger than the ``resolution`` (`steps_apart`) says nothing, and the spread is
     at least that large: see `interval`. None where that is None.
@@ -60,21 +65,54 @@ def p_value(differences: Sequence[float], *, resolution: float = 0.0) -> float |
     Example:
         >>> round(p_value([1.0, 2.0, 3.0]), 4)
         0.0742
+        >>> round(p_value([1.0, 1.0, 1.0]), 5)  # 2/4³: three collapses of one, none of the other
+        0.03125
         >>> p_value([0.5, 0.5, 0.5], resolution=0.5)
         1.0
     """
     if len(differences) < 2 or not all(map(math.isfinite, differences)):
         return None
-    from scipy.special import stdtr
-
     mean = statistics.mean(differences)
     if abs(mean) <= resolution * (1 + _ROUNDING):
         return 1.0
+    n = len(differences)
     spread = max(statistics.stdev(differences), resolution)
-    if spread == 0:
+    t = abs(mean) / (spread / math.sqrt(n)) if spread else math.inf
+    return p_of_t(t, n)
+
+
+def p_of_t(t: float, n: int) -> float:
+    """The chance of |t| as large for the mean of n differences, guarded as `p_value` says.
+
+    >>> round(p_of_t(3.4641, 3), 4)
+    0.0742
+    """
+    from scipy.special import stdtr
+
+    return max(float(2 * stdtr(n - 1, -abs(t))), _chance_of_collapses(abs(t), n))
+
+
+def _chance_of_collapses(t: float, n: int) -> float:
+    """The chance of |t| as large among n differences of −1, 0 and 1 (at ¼, ½ and ¼)."""
+    if n > _LARGE:
         return 0.0
-    t = abs(mean) / (spread / math.sqrt(len(differences)))
-    return float(2 * stdtr(len(differences) - 1, -t))
+    sizes, chances = _collapses(n)
+    return float(chances[sizes >= t * (1 - _ROUNDING)].sum())
+
+
+@cache
+def _collapses(n: int) -> tuple[Array, Array]:
+    """|t| for every number of ones and minus ones among n, and the chance of each."""
+    from scipy.special import gammaln
+
+    ones, minus = (at.ravel() for at in np.indices((n + 1, n + 1)))
+    ones, minus = ones[ones + minus <= n], minus[ones + minus <= n]
+    zeros, mean = n - ones - minus, (ones - minus) / n
+    squares = (ones + minus) / n - mean**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sizes = np.where(mean == 0, 0.0, abs(mean) / np.sqrt(squares / (n - 1)))
+    ways = gammaln(n + 1) - gammaln(ones + 1) - gammaln(minus + 1) - gammaln(zeros + 1)
+    return sizes, np.exp(ways - math.log(4) * (ones + minus) - math.log(2) * zeros)
 
 
 def steps_apart(values: Iterable[float]) -> float:

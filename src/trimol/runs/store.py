@@ -14,8 +14,9 @@
 - ``state.json``: who runs it, or why it stopped; until it is finished
   (:mod:`trimol.runs._run_state`);
 - ``summary.json``: the last record, what it took (of runs that train together, its share), the
-  task's goals, where it has any, and the digests of the tables, parameters and vectors. It is there
-  exactly if the run is finished.
+  task's goals, where it has any, why its steps do not repeat bit for bit, where they are known not
+  to (``unrepeatable``), and the digests of the tables, parameters and vectors. It is there exactly
+  if the run is finished.
 
 A run that is only looked at on validation data (``validation_only``) has these numbers in its
 record, and neither parameters nor vectors.
@@ -34,6 +35,8 @@ import polars
 from pydantic import ValidationError
 from torch import Tensor
 
+from trimol import _files
+from trimol._warnings import say
 from trimol.runs import _run_state
 from trimol.runs._storage import (
     Damaged,
@@ -43,7 +46,6 @@ from trimol.runs._storage import (
     read_json,
     read_table,
     read_tensors,
-    say,
 )
 from trimol.runs.config import RunConfig, one_line
 from trimol.tasks.loading import are_goals
@@ -95,6 +97,12 @@ class StoredRun:
     summary: dict[str, Any] | None
     objectives: tuple[str, ...]
     scores: polars.DataFrame = field(default_factory=polars.DataFrame)
+
+    @property
+    def task(self) -> str:
+        """The task's name; where it was not noted, the file and class that the run was asked by."""
+        own = (self.summary or {}).get("task")
+        return own if isinstance(own, str) else Path(self.config.task).name
 
     @property
     def finished(self) -> bool:
@@ -149,11 +157,11 @@ def find(folder: Path | str) -> list[StoredRun]:
 
 def configs_in(folder: Path | str) -> list[Path]:
     """What may be the configurations of the runs that `find` finds."""
-    return sorted(
+    return [
         file
-        for file in Path(folder).rglob(CONFIG)
+        for file in _files.find(Path(folder), CONFIG)
         if not {ASIDE, OF_STUDIES} & set(file.relative_to(folder).parts)
-    )
+    ]
 
 
 def load(folder: Path | str, config: RunConfig | None = None) -> StoredRun:

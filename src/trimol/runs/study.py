@@ -18,6 +18,8 @@ from typing import Any
 import polars
 
 from trimol._failures import BadValue
+from trimol._files import find as find_files
+from trimol._warnings import say
 from trimol.runs import _storage as files
 from trimol.runs._environment import now
 
@@ -157,7 +159,7 @@ def find(folder: Path | str) -> list[Study]:
 
 def files_in(folder: Path | str) -> list[Path]:
     """What may be the files of the studies that `find` finds."""
-    return sorted(Path(folder).rglob(FILE))
+    return find_files(Path(folder), FILE)
 
 
 def within(folder: Path, path: Path) -> bool:
@@ -216,7 +218,7 @@ def part(
                 for table, digest in digests.items()
             }
         except files.Damaged as error:
-            files.say(f"{error.flaw}: the part of the study is computed again")
+            say(f"{error.flaw}: the part of the study is computed again")
     tables = dict(compute())
     files.make_folder(folder)
     digests = {

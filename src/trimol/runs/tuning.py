@@ -25,7 +25,7 @@ from typing import Any, Literal
 import polars
 
 from trimol import methods
-from trimol._checks import whole_number
+from trimol._checks import number_of_runs, whole_number
 from trimol._failures import BadValue
 from trimol.methods._registry import BASELINE
 from trimol.runs import _tuning_tables as tables
@@ -104,6 +104,7 @@ class TuningPlan:
             whole_number(name, getattr(self, name), least=1)
         for name in ("measure_epochs", "extend"):
             whole_number(name, getattr(self, name), least=0)
+        number_of_runs("seeds × methods", self.seeds * len(self.methods))
         if self.tuning_seeds > self.seeds:
             raise BadValue(
                 f"tuning_seeds must be at most seeds={self.seeds}, found {self.tuning_seeds}"

@@ -3,31 +3,32 @@ r"""Is a method better than the baseline? One rule, for `diagnose`, `compare` an
 Runs are judged by the metrics that the task names as its goals (`trimol.tasks.Task.goals`), else by
 its test losses, seed by seed against the baseline (same start, same samples). A method is
 
-- *better* on a metric if Holm's p for all comparisons is below 5 % and the gain is above `MARGIN`
-  beyond noise: the lower end of its 95 % interval is, as a share of the baseline's number (or of
-  `SMALLEST` of the metric's usual size, where the baseline has come that close to 0: 1e-12 is not
-  worse than 1e-15);
-- *worse* on a metric if the 95 % interval of this one difference lies on the bad side of 0. (No
-  correction here: what might be harm counts as harm.)
+- *better* on a metric if the difference is clear (`trimol.runs._significance`, for all
+  comparisons together) and the gain is above `MARGIN` beyond noise: the lower end of its 95 %
+  interval is, as a share of the baseline's number (or of `SMALLEST` of the metric's usual size,
+  where the baseline has come that close to 0: 1e-12 is not worse than 1e-15);
+- *worse* on a metric if the difference is clear, and a loss. It *may be worse* if the 95 % interval
+  of this one difference, without a correction, lies on the bad side of 0.
 
-A method *wins* if it is better on a metric and worse on none, at every budget it was run with. One
-that is better on some metrics and worse on others is a *trade*: it wins only if the hypervolume
-that its settings reach is larger, too, beyond noise and by more than the margin. In every other
-case the verdict is to stay with the baseline. With settings that do not differ from it, a winner is
-named in one study in twenty at most.
+A method *wins* if it is better on a metric and worse on none, nor may be, at every budget it was
+run with. One that is better on some metrics and (perhaps) worse on others is a *trade*: it wins
+only if the hypervolume that its settings reach is larger, too, beyond noise and by more than the
+margin. In every other case the verdict is to stay with the baseline. With settings that do not
+differ from it, a difference is named in one study in twenty at most; with fewer than five seeds
+(more, where many numbers are compared) none is.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import fmean
 from typing import Literal
 
-from trimol.methods._registry import BASELINE
 from trimol.runs._judging import flat_goals
-from trimol.runs.comparison import ERRORS, paired
-from trimol.runs.statistics import LEVEL, Paired, holm, interval
+from trimol.runs._significance import is_clear, p_values
+from trimol.runs.comparison import JUDGED, all_paired, usual_baseline
+from trimol.runs.statistics import LEVEL, Paired, interval
 from trimol.runs.store import StoredRun
 from trimol.tasks.task import Better
 
@@ -106,7 +107,7 @@ class Gain:
     @property
     def clear(self) -> bool:
         """Whether the difference, to either side, is larger than its noise."""
-        return self.p is not None and self.p < 1 - LEVEL
+        return is_clear(self.p)
 
     @property
     def better(self) -> bool:
@@ -116,9 +117,14 @@ class Gain:
 
     @property
     def worse(self) -> bool:
+        """Whether it is a loss, beyond noise."""
+        return self.clear and self.mean < 0 and self.share < -self.negligible
+
+    @property
+    def may_be_worse(self) -> bool:
         """Whether it is a loss beyond the noise of this difference alone."""
-        beyond = self.clear or (self.ci is not None and self.mean + self.ci < 0)
-        return beyond and self.mean < 0 and self.share < -self.negligible
+        alone = self.ci is not None and self.mean + self.ci < 0
+        return self.worse or (alone and self.share < -self.negligible)
 
     @property
     def negligible(self) -> float:
@@ -140,12 +146,14 @@ class Verdict:
         use: The baseline's or a method's name.
         gains: Every method's gain on every metric that is judged by.
         reached: Every method's gain in hypervolume, where that was measured.
+        comparisons: How many differences were looked at in all.
     """
 
     baseline: str
     use: str
     gains: tuple[Gain, ...]
     reached: tuple[Gain, ...] = ()
+    comparisons: int = 0
 
     @cached_property
     def methods(self) -> tuple[str, ...]:
@@ -164,10 +172,9 @@ class Verdict:
             return _over_budgets([self.kind(method, each) for each in sorted(budgets)])
         if not any(gain.p is not None for gain in own):
             return "unknown"
-        better, worse = any(g.better for g in own), any(g.worse for g in own)
-        if better and worse:
-            return "trades"
-        return "wins" if better else "loses" if worse else "alike"
+        if any(g.better for g in own):
+            return "trades" if any(g.may_be_worse for g in own) else "wins"
+        return "loses" if any(g.worse for g in own) else "alike"
 
     @property
     def fixed(self) -> bool:
@@ -214,10 +221,11 @@ def judge(
         baseline,
         _gains(pairs, ways, sizes or {}),
         _gains(reached, {HYPERVOLUME: "higher"}, {HYPERVOLUME: 1.0}),
+        len(pairs),
     )
     winners = [method for method in found.methods if _wins(found, method)]
     best = max(winners, key=lambda method: _mean_share(found.of(method)), default=baseline)
-    return Verdict(baseline, best, found.gains, found.reached)
+    return replace(found, use=best)
 
 
 def judge_runs(
@@ -225,27 +233,17 @@ def judge_runs(
 ) -> tuple[Verdict, Verdict]:
     """Finished runs of one task by the rule, and their errors by the same.
 
-    Holm's correction is for all numbers of the runs, as in `trimol.runs.differences`.
+    The correction is for all numbers of the runs, as in `trimol.runs.differences`.
 
     Args:
         runs: By label.
         baseline: What the others are compared with; by default static weighting, where it is
             among them, else the first.
     """
-    first = baseline or _usual_baseline(runs)
-    pairs = [
-        Pair(name, metric, pair)
-        for name in runs
-        if name != first
-        for metric, pair in paired(runs[first], runs[name]).items()
-    ]
-    lower: Ways = dict.fromkeys(ERRORS, "lower")
+    first = baseline or usual_baseline(runs)
+    pairs = [Pair(*each) for each in all_paired(runs, first)]
+    lower: Ways = dict.fromkeys(JUDGED, "lower")
     return judge(pairs, ways_of(runs), baseline=first), judge(pairs, lower, baseline=first)
-
-
-def _usual_baseline(runs: Mapping[str, Sequence[StoredRun]]) -> str:
-    named = (name for name, own in runs.items() if own and own[0].config.method == BASELINE)
-    return next(named, next(iter(runs)))
 
 
 def ways_of(runs: Mapping[str, Sequence[StoredRun]]) -> dict[str, Better]:
@@ -275,7 +273,7 @@ def _wins(found: Verdict, method: str) -> bool:
 
 
 def _gains(pairs: Sequence[Pair], ways: Ways, sizes: Mapping[str, float]) -> tuple[Gain, ...]:
-    adjusted = holm([pair.both.p for pair in pairs])
+    adjusted = p_values([pair.both for pair in pairs])
     level = 1 - (1 - LEVEL) / max(1, len(pairs))
     return tuple(
         _gain(pair, ways[pair.metric], sizes.get(pair.metric, 0.0), p, level)

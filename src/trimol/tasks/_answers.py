@@ -16,12 +16,14 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from trimol._checks import whole_number
 from trimol._failures import BadType, BadValue, UserError
-from trimol._files import from_here
+from trimol._files import OF_FILES, from_here
+from trimol._generators import IN_DATA, seeding
 from trimol.data import IndependentDraws
 from trimol.gradients._params import checked
 from trimol.gradients.losses import as_vector
-from trimol.tasks.loading import OF_FILES, TaskError, is_name
+from trimol.tasks.loading import TaskError, is_name
 from trimol.tasks.task import SAMPLES, Batch, Data, Task, holding_out, summed
 
 
@@ -43,10 +45,14 @@ def model(task: Task) -> nn.Module:
 
 
 def data(task: Task, seed: int | None = None) -> Data:
-    """The task's data; of the run with this seed, where that decides the split."""
+    """The task's data; of the run with this seed, where that decides the split.
+
+    What it draws from global generators is the same at every call.
+    """
     by_seed = seed is not None and type(task).data_for is not Task.data_for
     method, given = ("data_for", [seed]) if by_seed else ("data", [])
-    found = _asked(task, method, *given)
+    with seeding(IN_DATA):
+        found = _asked(task, method, *given)
     if not isinstance(found, Data):
         raise _wrong(task, method, f"must return a trimol.tasks.Data, found {_kind(found)}")
     held_out = task.hold_out if found.validation is None else 0
@@ -77,6 +83,21 @@ def optimizer(task: Task, params: Iterable[Tensor], lr: float) -> Optimizer:
             task, "optimizer", "must return one of the given parameters, found one of others"
         )
     return found
+
+
+def batch_size(task: Task, samples: Data, given: int | None, *, hold_out: int = 0) -> int:
+    """Samples a step: as given, else the task's own, or all that it has where these are fewer.
+
+    Args:
+        task: The task.
+        samples: Its data.
+        given: What a user says.
+        hold_out: So many samples of train are going to be validation data, if there is none.
+    """
+    if given is not None:
+        return whole_number("batch_size", given, least=1)
+    held_out = hold_out if samples.validation is None else 0
+    return min(task.batch_size, len(samples.train[0]) - held_out)
 
 
 def sampler(

@@ -11,6 +11,7 @@ from torch.nn import Parameter
 
 from trimol._checks import nonnegative, one_of, positive, simplex
 from trimol._failures import BadValue
+from trimol._generators import generators_kept
 from trimol.tasks import _answers as answers
 from trimol.tasks._around import Around
 from trimol.tasks.task import Batch, Task
@@ -150,7 +151,7 @@ class Conditioned(Around):
             seen.extend([found] if features else given[:1])
 
         hook, modes = place.register_forward_hook(look), [(m, m.training) for m in inner.modules()]
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
+        with generators_kept(self.inner), torch.no_grad():
             self.inner.losses(inner.eval(), tuple(t[:2] for t in self.data().train))
         hook.remove()
         for module, mode in modes:

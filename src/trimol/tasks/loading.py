@@ -13,14 +13,18 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from trimol._failures import BadValue, UserError, meant
-from trimol._files import from_here
+from trimol._files import OF_FILES, from_here, read
 from trimol.tasks._catalogue import get, names, outline
 
 if TYPE_CHECKING:
+    from trimol._attributes import Attribute
+    from trimol._generators import Generators
     from trimol._outline import Parameter
     from trimol.tasks.task import Task
 
-OF_FILES = "trimol_task_"  # so begin the modules of users' task files
+
+# The states of files' own generators and numbers when they were imported.
+_fresh: "dict[str, tuple[Generators, dict[str, Attribute]]]" = {}
 
 
 class TaskError(BadValue):
@@ -42,12 +46,33 @@ def load(name: str, options: Mapping[str, Any] | None = None) -> "Task":
         Traceback (most recent call last):
         trimol.tasks.loading.TaskError: digits has no option 'width': it has hidden, test, validation, seed
     """  # noqa: E501
-    task, given = find(name), dict(options or {})
-    _check_options(task, name, given)
-    with blaming(name):
-        made = _made(task, name, given)
+    from trimol._generators import IN_FILES, seeding
+
+    given = dict(options or {})
+    with seeding(IN_FILES):
+        task = find(name)
+        _check_options(task, name, given)
+        _begin_again(sys.modules[task.__module__])
+        with blaming(name):
+            made = _made(task, name, given)
     _check_names(name, made)
     return made
+
+
+def _begin_again(module: ModuleType) -> None:
+    """Give what a file and its classes remember the state of its import, for every task alike.
+
+    In a process that makes several, each would otherwise depend on those before it.
+    """
+    from trimol._attributes import attributes, put_back
+    from trimol._generators import Generators
+
+    if module.__name__.startswith(OF_FILES):
+        if module.__name__ not in _fresh:
+            _fresh[module.__name__] = Generators(module, shared=False), attributes(module)
+        generators, numbers = _fresh[module.__name__]
+        generators.put_back()
+        put_back(numbers, module)
 
 
 def _made(task: "type[Task]", name: str, options: Mapping[str, Any]) -> "Task":
@@ -196,7 +221,7 @@ def _compiled(text: bytes, file: Path) -> CodeType:
 
 def _text(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        return read(file)
     except (OSError, ValueError) as error:  # of a name with a null byte
         said = getattr(error, "strerror", None) or error
         raise TaskError(f"cannot read the task file {file}: {said}") from error
@@ -287,6 +312,7 @@ def _check_names(name: str, task: "Task") -> None:
         ("objectives", _are_names, "a tuple of different names (text)"),
         ("goals", are_goals, 'metrics by objective, such as {"depth": {"error": "lower"}}'),
         ("settings", _are_settings, "a trimol.tasks.Settings by method"),
+        ("batch_size", _is_count, "a whole number of at least 1"),
         ("at_once", _is_count, "a whole number of at least 1"),
     ):
         found = getattr(task, attribute)

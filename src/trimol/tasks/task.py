@@ -174,7 +174,7 @@ class Task(ABC):
 
     @abstractmethod
     def model(self) -> nn.Module:
-        """A new model, its parameters drawn from torch's random state."""
+        """A new model, its parameters drawn from global random numbers, which the run seeds."""
 
     @abstractmethod
     def losses(self, model: nn.Module, batch: Batch) -> Losses:

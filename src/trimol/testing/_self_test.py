@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from trimol.gradients import jacobian, product
 from trimol.methods import get
 from trimol.methods._registry import DEFAULT
+from trimol.methods._verification import Verification
+from trimol.tasks import Settings, Task
+from trimol.training.loop import next_losses, start
 
 OBJECTIVES, WIDTH, SAMPLES, ROUNDS = 8, 256, 256, 15
 CLOSE = 1e-9  # in float64, of the product's length
@@ -33,6 +36,14 @@ def self_test() -> dict[str, Any]:
         "objectives": OBJECTIVES,
         "method": DEFAULT,
     }
+
+
+def verify_task(task: Task, method: str, batch_size: int) -> Verification:
+    """Compare the first step of a method on a task with plain backwards."""
+    settings = task.settings.get(method, Settings())
+    run = start(task, method, batch_size=batch_size, hyperparameters=settings.method)
+    losses, more = next_losses(run)
+    return run.method.verify(*losses, **more)
 
 
 def _exactness(model: nn.Module, losses: Losses) -> dict[str, Any]:

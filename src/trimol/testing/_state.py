@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trimol._generators import Generators
 from trimol.methods import Method
 from trimol.testing._problems import network
 from trimol.testing._row import Row
@@ -68,7 +69,7 @@ def assert_evaluation_touches_nothing(row: Row) -> None:
     row.call(method, model.step(method.draws, 0))
     state, info = copy.deepcopy(method.state_dict()), method.info
     one, all_draws = model.step(1, 1), model.step(method.draws, 2)
-    random = torch.get_rng_state()
+    random = Generators(method)
     for mode in (torch.no_grad, torch.inference_mode, torch.enable_grad):
         method.train(mode is not torch.enable_grad)
         with mode():
@@ -80,7 +81,7 @@ def assert_evaluation_touches_nothing(row: Row) -> None:
     assert method.train() is method, "train() must return the method"
     assert_same(method.state_dict(), state)
     assert method.info is info, "info changed"
-    assert torch.equal(torch.get_rng_state(), random), "random numbers were drawn"
+    assert random.now().state_dict() == random.state_dict(), "random numbers were drawn"
 
 
 def assert_state_holds_no_model_parameters(row: Row) -> None:

@@ -163,7 +163,7 @@ def estimate_constants(
     - c_F: what the mean of the objectives has to lose, given the ``floor`` that no loss gets below.
 
     The model is called as it is: put it in eval mode. Nothing is changed: parameters are put back
-    to the last bit, and so is torch's random state. It takes one pass over the data per point, M
+    to the last bit, and so are random generators. It takes one pass over the data per point, M
     gradients a batch, and M · ``products`` Hessian-vector products on each of the curvature
     batches. It is for one process: the batches of others are not looked at.
 
@@ -195,7 +195,7 @@ def estimate_constants(
     checks.count("curvature_batches", curvature_batches)
     checks.count("products", products)
     survey = _Survey(LossVector(losses, held, None), held, batch_size if size is None else size)
-    with undisturbed(held):
+    with undisturbed(held, losses, loader):
         for number in range(points):
             with _moved(held, radius if number else 0.0, seed + number):
                 survey.look(loader, curvature_batches, products, first=not number)

@@ -5,12 +5,18 @@ from typing import Any
 
 from torch import Tensor
 
+from trimol._attributes import attributes, changes, recall
 from trimol._checks import whole_number
 from trimol._extras import require
 from trimol._failures import BadType, BadValue, RunError
+from trimol._generators import Generators
+from trimol.training._repeat import digests
 from trimol.training.loop import Run
 
-_KEYS = ("step", "samples", "model", "method", "optimizer", "sampler", "scaler", "random")
+_KEYS = (
+    *("step", "samples", "model", "method", "optimizer", "sampler", "scaler"),
+    *("random", "own", "next", "unrepeatable"),
+)
 
 
 def state(run: Run) -> dict[str, Any]:
@@ -36,7 +42,10 @@ def state(run: Run) -> dict[str, Any]:
         "optimizer": run.optimizer.state_dict(),
         "sampler": run.sampler.state_dict(step=run.step),
         "scaler": run.scaler.state_dict(),
-        "random": utils.gather_object([run.random]),
+        "random": utils.gather_object([run.random.state_dict()]),
+        "own": utils.gather_object([_own(run)]),
+        "next": utils.gather_object([digests(run)]),
+        "unrepeatable": run.unrepeatable,
         **({} if run.watch is None else {"watch": run.watch.state_dict()}),
     }
 
@@ -73,8 +82,25 @@ def restore(run: Run, state: dict[str, Any]) -> None:
     if run.watch is not None:
         run.watch.load_state_dict(state["watch"])
     random = state["random"][run.where.process_index]
-    check_shapes("random", dict(enumerate(run.random)), dict(enumerate(random)))
-    run.random = random
+    run.random.load_state_dict(random)
+    _restore_own(run, state["own"][run.where.process_index])
+    run.unrepeatable = state["unrepeatable"]
+
+
+def _own(run: Run) -> dict[str, Any]:
+    """What the task remembers: its generators, and the numbers and texts that have changed."""
+    now = changes(run.began, attributes(*run.parts))
+    return {
+        "generators": Generators(*run.parts, shared=False).state_dict(),
+        "attributes": {way: each.value for way, each in now.items()},
+    }
+
+
+def _restore_own(run: Run, saved: dict[str, Any]) -> None:
+    own, states = Generators(*run.parts, shared=False), saved["generators"]
+    own.load_state_dict({n: states.get(n, text) for n, text in own.state_dict().items()})
+    own.put_back()
+    recall(saved["attributes"], *run.parts)
 
 
 def check_keys(what: str, state: Any, keys: tuple[str, ...]) -> None:

@@ -90,8 +90,8 @@ def on_some(
     values, sizes = [], []
     walk = Walk(chosen, params, name="train", size=size)
     for batch, samples in walk:
-        vector = losses(batch)
-        own = torch.as_tensor(samples, dtype=torch.float64).to(walk.device)
+        vector, told = walk.read(losses, batch, samples)
+        own = torch.as_tensor(told, dtype=torch.float64).to(walk.device)
         mean = reduce.mean_small(own)
         share = (own / mean.where(mean > 0, 1)).to(vector)  # 1 for a single process
         values.append(effect(vector * share, step, params).detach().cpu().double())

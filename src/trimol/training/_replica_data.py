@@ -11,6 +11,7 @@ from trimol.data import IndependentDraws
 from trimol.data._lookup import Rows
 from trimol.tasks import Batch, Data, Task
 from trimol.tasks import _answers as answers
+from trimol.training._kept import task_kept
 
 
 class Neighbours:
@@ -127,7 +128,10 @@ def data_of(task: Task, seeds: Sequence[int]) -> Data | list[Data]:
     """The task's data for runs with these seeds: one for all, or one for each."""
     if type(task).data_for is Task.data_for:
         return answers.data(task)
-    known = {seed: answers.data(task, seed) for seed in dict.fromkeys(seeds)}
+    known = {}
+    for seed in dict.fromkeys(seeds):
+        with task_kept(task, None):  # every run begins with the task as it is now
+            known[seed] = answers.data(task, seed)
     return [known[seed] for seed in seeds]
 
 

@@ -7,6 +7,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from trimol._attributes import attributes_kept
+from trimol.training._kept import groups_kept
 from trimol.training.assessment import sample_counts
 from trimol.training.loop import Run, drawn, over_processes
 from trimol.training.watch import StepWatch
@@ -64,7 +66,8 @@ def _losses(run: Run, batch: int | Tensor) -> Tensor:
     Or of the samples with these numbers.
     """
     (indices,) = run.sampler.indices(batch) if isinstance(batch, int) else (batch,)
-    own = drawn(run, indices)
+    with attributes_kept(*run.parts), groups_kept(run.optimizer):
+        own = drawn(run, indices)
     if own.counts is None:
         return own.losses
     mean = over_processes(run, own.counts)

@@ -29,6 +29,8 @@ from trimol.errors._pareto import stationarity
 from trimol.gradients._params import trainable
 from trimol.gradients.losses import as_vector
 from trimol.tasks import Batch, Data, Task
+from trimol.tasks import _answers as answers
+from trimol.training._kept import task_kept
 from trimol.training._modes import evaluating
 from trimol.training._replica_data import Neighbours
 from trimol.training.assessment import batches
@@ -57,7 +59,7 @@ class Twins:
         place: int | None,
         substitute: Batch | None,
     ) -> None:
-        self.task, self.data = task, task.data()
+        self.task, self.data = task, answers.data(task)
         if task.counts(tuple(tensor[:1] for tensor in self.data.train)) is not None:
             raise BadValue(
                 f"task must have every objective on every sample, for F_z to be defined, found "
@@ -115,7 +117,10 @@ def one_by_one(twins: Twins, algorithm: Algorithm) -> Iterator[Pairs]:
     """Twin after twin, run after run."""
     for k, seed in enumerate(twins.seeds):
         pair = twins.neighbours(k, k + 1)
-        models = [algorithm(pair[0], seed), algorithm(pair[1], seed)]
+        models = []
+        for data in (pair[0], pair[1]):
+            with task_kept(twins.task, None):  # both with the same random numbers
+                models.append(algorithm(data, seed))
         for model in models:
             if not isinstance(model, nn.Module):
                 raise BadType(f"method must return a model, found {type(model).__name__}")

@@ -2,7 +2,8 @@
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,9 +15,10 @@ from trimol.errors import Errors, measure
 from trimol.gradients import _reduce as reduce
 from trimol.tasks import Batch, Task
 from trimol.tasks import _answers as answers
+from trimol.training._kept import groups_kept, task_kept
 from trimol.training._modes import evaluating, training
 from trimol.training._random import random_numbers
-from trimol.training.loop import Run, place, scalar
+from trimol.training.loop import Run, scalar
 from trimol.training.records import ERRORS, Record, from_errors
 
 
@@ -77,10 +79,10 @@ def assess(run: Run, *, rho: float = 0.0) -> Assessment:
         (['cross-entropy', 'MSE', 'Huber'], ['accuracy'])
     """
     weights = next_weights(run)
-    train, test = (_share(data, run.task.at_once) for data in (run.data.train, run.data.test))
-    with evaluating(run.model):
+    with run_kept(run), evaluating(run.model):
+        train, test = (_share(data, run.task.at_once) for data in (run.data.train, run.data.test))
         errors = measure(
-            lambda batch: answers.losses(run.task, run.model, place(run, batch)),
+            lambda batch: answers.losses(run.task, run.model, _copied(batch, run.where.device)),
             run.method.params,
             train=train,
             test=test,
@@ -186,9 +188,9 @@ def _sums(
 ) -> dict[str, Tensor]:
     """What a tally adds up to over all batches and all processes."""
     sums: dict[str, Tensor] = {}
-    with evaluating(model), torch.no_grad():
+    with task_kept(task, model, data, device=device), evaluating(model), torch.no_grad():
         for batch in _share(data, task.at_once):
-            told = tally(model, tuple(t.to(device) for t in batch))
+            told = tally(model, _copied(batch, device))
             # In float64 whole numbers stay exact up to 2⁵³.
             own = {name: value.cpu().double() for name, value in told.items()}
             sums = answers.added(task, sums, own) if sums else own
@@ -204,16 +206,28 @@ def next_weights(run: Run) -> Tensor:
     if int(method.step) > run.step or not method.due:  # inside a step, or a step that keeps λ
         return method.weights
     state, info = copy.deepcopy(method.state_dict()), method.info
-    buffers = [buffer.clone() for buffer in run.model.buffers()]
-    random = run.random
-    with training(run.model), random_numbers(run):
+    with run_kept(run), training(run.model), random_numbers(run):
         scalar(run)
     weights = method.weights.clone()  # loading the state writes into the tensor itself
     method.load_state_dict(state)
-    method.info, run.random = info, random
-    for buffer, before in zip(run.model.buffers(), buffers, strict=True):
-        buffer.copy_(before)
+    method.info = info
     return weights
+
+
+@contextmanager
+def run_kept(run: Run) -> Iterator[None]:
+    """After this, the run goes on as if it had not been, but for the method's state."""
+    random = run.random
+    try:
+        with task_kept(*run.parts, device=run.where.device), groups_kept(run.optimizer):
+            yield
+    finally:
+        run.random = random
+
+
+def _copied(batch: Batch, device: torch.device | str) -> Batch:
+    """A batch on a device, where losses may change it in place: the data stay as they are."""
+    return tuple(tensor.to(device, copy=True) for tensor in batch)
 
 
 def batches(data: Batch, size: int = Task.at_once) -> list[Batch]:

@@ -28,9 +28,11 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from trimol import methods
+from trimol._attributes import attributes
 from trimol._checks import one_of, whole_number
 from trimol._extras import require
 from trimol._failures import BadValue, Diverged
+from trimol._generators import Generators, generators_kept, seed_generators
 from trimol.data import IndependentDraws, split
 from trimol.gradients import _reduce as reduce
 from trimol.gradients._hooks import WATCH
@@ -39,7 +41,7 @@ from trimol.methods import _handshake as handshake
 from trimol.tasks import Batch, Data, Task
 from trimol.tasks import _answers as answers
 from trimol.training._optimizers import OptimizerName, named, needs_optimizer
-from trimol.training._random import forked, part_ways, random_numbers, random_states
+from trimol.training._random import part_ways, random_numbers
 
 if TYPE_CHECKING:
     from trimol.training.watch import StepWatch
@@ -61,13 +63,15 @@ class Run:
         where: Its device and its place among the processes: accelerate's ``PartialState``.
         autocast: The type that mixed precision computes in; None without.
         scaler: Scales the loss in float16; does nothing otherwise.
-        random: The state of torch's random numbers (for dropout and the like), the run's own:
-            those of the CPU and, on an accelerator, of its device.
+        random: The run's own states of the global random generators (for dropout and the like):
+            Python's, NumPy's, torch's of the CPU and, on an accelerator, of its device.
         schedule: What α is multiplied with, by the number of the step; None: 1.
         rates: α of each group of the optimizer, before the schedule.
         step: The steps done: how often x has moved.
         samples: The training samples that they took.
         watch: Looks at what the steps do to each loss, if they are to be looked at.
+        unrepeatable: Why a step does not repeat bit for bit, where it is known not to.
+        began: The numbers and texts that the task remembered at the start.
     """
 
     task: Task
@@ -79,12 +83,21 @@ class Run:
     where: Any
     autocast: torch.dtype | None
     scaler: GradScaler
-    random: list[Tensor]
+    random: Generators
     schedule: Callable[[int], float] | None = None
     rates: Sequence[float] = ()
     step: int = 0
     samples: int = 0
     watch: "StepWatch | None" = None
+    unrepeatable: str = ""
+
+    def __post_init__(self) -> None:
+        self.began = attributes(*self.parts)
+
+    @property
+    def parts(self) -> tuple[Task, nn.Module, Data, IndependentDraws, Optimizer]:
+        """What may remember something from step to step."""
+        return self.task, self.model, self.data, self.sampler, self.optimizer
 
 
 def start(
@@ -93,7 +106,7 @@ def start(
     *,
     lr: float = 0.1,
     hyperparameters: Mapping[str, Any] | None = None,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     seed: int = 0,
     precision: str = "no",
     data: Data | None = None,
@@ -108,7 +121,7 @@ def start(
         lr: α, the step size of the optimizer.
         hyperparameters: The method's own, such as ``{"gamma": 0.01}``.
         batch_size: Samples a step, over all the draws of the method and all processes; of each
-            domain for a task with several (`trimol.tasks.MultiInput`).
+            domain for a task with several (`trimol.tasks.MultiInput`). None: the task's own.
         seed: Decides the parameters at the start, the samples of every step and, where the task
             says so (`trimol.tasks.Task.data_for`), the split of the data.
         precision: ``"no"`` (as the model is), or ``"bf16"``, ``"fp16"`` for mixed precision.
@@ -126,40 +139,41 @@ def start(
     """
     weigh = methods.get(method)
     autocast = _autocast(precision)
-    if whole_number("batch_size", batch_size, least=1) < weigh.draws:
-        raise BadValue(
-            f"batch_size must be at least {weigh.draws}, as {method} takes so many draws a step, "
-            f"found {batch_size}"
-        )
     where = whereabouts()
     data = answers.data(task, seed) if data is None else data
-    with forked(where.device):
-        torch.manual_seed(seed)
+    size = answers.batch_size(task, data, batch_size)
+    if size < weigh.draws:
+        raise BadValue(
+            f"batch_size must be at least {weigh.draws}, as {method} takes so many draws a step, "
+            f"found {size}"
+        )
+    with generators_kept(devices=[where.device]):
+        seed_generators(seed)
         model = answers.model(task).to(where.device)
         part_ways(where.process_index)
-        random = random_states(where.device)
-    mover = (
-        answers.optimizer(task, model.parameters(), lr)
-        if optimizer is None
-        else named(optimizer, model.parameters(), lr)
-    )
-    own = dict(hyperparameters or {})
-    if needs_optimizer(own):
-        own["optimizer"] = mover
-    return Run(
-        task=task,
-        data=data,
-        model=model,
-        method=weigh(answers.shared(task, model), task.objectives, **own),
-        optimizer=mover,
-        sampler=answers.sampler(task, data, batch_size, growth=methods.growth(weigh), seed=seed),
-        where=where,
-        autocast=autocast,
-        scaler=GradScaler(where.device.type, enabled=autocast == torch.float16),
-        random=random,
-        schedule=schedule,
-        rates=[group["lr"] for group in mover.param_groups],
-    )
+        random = Generators(devices=[where.device])
+        mover = (
+            answers.optimizer(task, model.parameters(), lr)
+            if optimizer is None
+            else named(optimizer, model.parameters(), lr)
+        )
+        own = dict(hyperparameters or {})
+        if needs_optimizer(own):
+            own["optimizer"] = mover
+        return Run(
+            task=task,
+            data=data,
+            model=model,
+            method=weigh(answers.shared(task, model), task.objectives, **own),
+            optimizer=mover,
+            sampler=answers.sampler(task, data, size, growth=methods.growth(weigh), seed=seed),
+            where=where,
+            autocast=autocast,
+            scaler=GradScaler(where.device.type, enabled=autocast == torch.float16),
+            random=random,
+            schedule=schedule,
+            rates=[group["lr"] for group in mover.param_groups],
+        )
 
 
 def decay(schedule: Schedule | None, steps: int) -> Callable[[int], float] | None:
@@ -239,6 +253,13 @@ def _step(run: Run, watch: Callable[[Run], None] | None) -> None:
 
 def scalar(run: Run) -> Tensor:
     """What the method makes of the losses of the next step: as many draws as it takes."""
+    vectors, more = next_losses(run)
+    with answers.about(run.task, "losses"):
+        return run.method(*vectors, **more)  # type: ignore[no-any-return]
+
+
+def next_losses(run: Run) -> tuple[list[Tensor], dict[str, Any]]:
+    """Return what the method is called with in the next step: loss vectors, and keywords."""
     run.method.meet(lambda: handshake.of_model(run.model))
     WATCH.look()  # hooks of before are on no graph of this step, the first after a resume or not
     (indices,) = run.sampler.indices(run.step)
@@ -251,13 +272,7 @@ def scalar(run: Run) -> Tensor:
         more["counts"] = torch.stack(counts)
         _check_absent(run, vectors, more["counts"])
     _check_finite(run, vectors)
-    with answers.about(run.task, "losses"):
-        return run.method(*vectors, **more)  # type: ignore[no-any-return]
-
-
-def place(run: Run, batch: Batch) -> Batch:
-    """A batch on the device of the run."""
-    return tuple(tensor.to(run.where.device) for tensor in batch)
+    return vectors, more
 
 
 class Draw(NamedTuple):
@@ -272,22 +287,38 @@ def _parts(run: Run) -> int:
     return run.method.draws if run.method.due else 1
 
 
+def next_draw(run: Run) -> Batch:
+    """This process's samples of the first draw of the next step."""
+    (indices,) = run.sampler.indices(run.step)
+    return _samples(run, split(indices, _parts(run))[0])
+
+
+def _samples(run: Run, indices: Tensor) -> Batch:
+    """This process's share of some samples."""
+    share = split(indices, run.where.num_processes)[run.where.process_index]
+    return tuple(tensor[share] for tensor in run.data.train)
+
+
 def drawn(run: Run, indices: Tensor) -> Draw:
     """The losses of some samples, at the present x: this process's share of them."""
-    processes = run.where.num_processes
-    share = split(indices, processes)[run.where.process_index]
-    batch = tuple(tensor[share] for tensor in run.data.train)
+    batch = _samples(run, indices)
+    counts, vector, seen = losses_on(run, batch)
+    if counts is not None:
+        return Draw(vector, counts.detach().double().cpu(), seen)
+    scale = len(batch[0]) * run.where.num_processes / len(indices)  # 1: shares of one size
+    return Draw(vector if scale == 1 else vector * scale, None, seen)
+
+
+def losses_on(run: Run, batch: Batch) -> tuple[Tensor | None, Tensor, list[Tensor]]:
+    """The counts of a batch, its losses, and its representation where the method asks for it."""
     counts = answers.counts(run.task, batch)
-    batch = place(run, batch)
+    batch = tuple(tensor.to(run.where.device) for tensor in batch)
     with (
         torch.autocast(run.where.device.type, run.autocast, enabled=run.autocast is not None),
         _represented(run) as seen,
     ):
         vector = answers.losses(run.task, run.model, batch)
-    if counts is not None:
-        return Draw(vector, counts.detach().double().cpu(), seen)
-    scale = len(share) * processes / len(indices)  # 1 where all shares have the same size
-    return Draw(vector if scale == 1 else vector * scale, None, seen)
+    return counts, vector, seen
 
 
 @contextmanager

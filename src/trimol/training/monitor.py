@@ -12,7 +12,7 @@ from torch import nn
 
 from trimol._checks import Names, in_order, whole_number
 from trimol._failures import BadType, BadValue
-from trimol._warnings import warn
+from trimol._generators import generators_kept
 from trimol.errors import Errors, estimate, measure
 from trimol.errors._fulldata import Size
 from trimol.errors._inputs import check_again, shards_kept
@@ -20,10 +20,8 @@ from trimol.gradients import Losses
 from trimol.gradients import _reduce as reduce
 from trimol.methods import Method
 from trimol.training._modes import evaluating
-from trimol.training.records import ERRORS, HARDLY, Record, Sink, from_errors
+from trimol.training.records import ERRORS, Record, Sink, from_errors
 from trimol.training.watch import StepWatch
-
-_PATIENCE = 100  # steps, before the weights are said to stand still
 
 
 class SinkFailed(RuntimeError):
@@ -38,7 +36,7 @@ class Monitor:
     paper defines E_ca: the weights that the method has just chosen, at the point it chose them
     for. After ``optimizer.step()`` it sees :math:`(x_{t+1}, \lambda_{t+1})`: weights that are one
     step old. The R's are those of the x seen, either way. The training goes on as if nothing had
-    been measured: ``.grad`` and torch's random state are left as they were.
+    been measured: ``.grad`` and all random generators are left as they were.
 
     Under an initialised ``torch.distributed`` group call it on every process; all measure
     together, and rank 0 alone feeds its sinks.
@@ -131,7 +129,6 @@ class Monitor:
         self.samples: int | None = None
         self.last: Record | None = None
         self._timer = _Timer(clock, method.params[0].device)
-        self._told = False
 
     def step(self, samples: int | None = None) -> Record | None:
         """Count one step of the loop, and measure if it is due.
@@ -158,18 +155,18 @@ class Monitor:
             The record, which the sinks get as well.
         """
         in_eval = evaluating(self.model) if self.model else nullcontext()
-        with self._timer.measuring(), shards_kept(), in_eval:
-            record = self._record()
-        self.last = record
-        self._tell_unmoved()
-        if not reduce.is_distributed() or dist.get_rank() == 0:
-            self._hand_over(record)
+        devices = {p.device for p in self.method.params}
+        with generators_kept(self.losses, self.metrics, devices=devices):
+            with self._timer.measuring(), shards_kept(), in_eval:
+                record = self._record()
+            self.last = record
+            if not reduce.is_distributed() or dist.get_rank() == 0:
+                self._hand_over(record)
         return record
 
     def close(self) -> None:
-        """Close the sinks that can be closed."""
-        for sink in self.sinks:
-            getattr(sink, "close", lambda: None)()
+        """Close the sinks that can be closed; the first that failed is then named."""
+        self._each(lambda sink: getattr(sink, "close", lambda: None)(), "when it was closed")
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed loop needs to measure at the same steps: plain values."""
@@ -187,8 +184,12 @@ class Monitor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            self.close()
+        except SinkFailed:
+            if error is None:  # else what ended the loop says more: it may be this very sink
+                raise
 
     def _due(self) -> bool:
         if self.every is not None:
@@ -212,26 +213,18 @@ class Monitor:
         looked = {} if self.watch is None else self.watch.summary.record
         return record | bounds | looked
 
-    def _tell_unmoved(self) -> None:
-        """Say once that λ is where it began, after steps that should have moved it."""
-        info = self.method.info
-        if self._told or info is None or self.steps < _PATIENCE or info.moved > HARDLY:
-            return
-        if self.method.needs == "nothing" or len(info.weights) == 1:
-            return
-        self._told = True
-        warn(
-            f"{type(self.method).__name__}: the weights are within 1 % of their start after "
-            f"{self.steps} steps: this is static weighting, unless their step size is made larger "
-            "(said once)"
-        )
-
     def _losses(self, batch: Any) -> Losses:
         """The losses of a batch, in the method's order where they come by name."""
         found = self.losses(batch)
         if isinstance(found, Mapping):
             return in_order("losses", found, self.method.names)
         return found
+
+    def _samples(self, batch: Any) -> Any:
+        """How many samples a batch holds, likewise."""
+        assert self.size is not None
+        found = self.size(batch)
+        return in_order("size", found, self.method.names) if isinstance(found, Mapping) else found
 
     def _errors(self) -> tuple[Errors, Record]:
         """The errors, and the bounds of those that were estimated."""
@@ -240,7 +233,7 @@ class Monitor:
             "test": self.test,
             "weights": self.method.weights,
             "rho": self.rho,
-            "size": self.size,
+            "size": None if self.size is None else self._samples,
         }
         if self.subsample is None:
             return measure(self._losses, self.method.params, **what), {}
@@ -256,16 +249,20 @@ class Monitor:
 
     def _hand_over(self, record: Record) -> None:
         """To every sink, each with a copy of its own; the first that failed is then named."""
+        self._each(lambda sink: sink(dict(record)), f"at step {record['step']}")
+
+    def _each(self, do: Callable[[Sink], object], when: str) -> None:
+        """Do something with every sink, then name the first that failed."""
         failures: list[tuple[Sink, Exception]] = []
         for sink in self.sinks:
             try:
-                sink(dict(record))
+                do(sink)
             except Exception as error:  # noqa: BLE001  # raised below, after the others had theirs
                 failures.append((sink, error))
         for sink, cause in failures:
             name = getattr(sink, "__qualname__", type(sink).__name__)
             said = f"{type(cause).__name__}: {cause}"
-            raise SinkFailed(f"sink {name} failed at step {record['step']}: {said}") from cause
+            raise SinkFailed(f"sink {name} failed {when}: {said}") from cause
 
 
 class _Timer:

@@ -8,8 +8,9 @@ curves. Keys, in this order, each absent where it was not measured:
 - ``loss/<objective>`` on the whole training data, ``test_loss/<objective>`` on the test data;
 - ``metric/<name>``, the task's metrics on the test data;
 - ``weight/<objective>``, λ, and ``avoiding/<objective>``, λ*_ρ;
-- ``norm/<objective>``, ‖∇f_m‖ on the training data, ``cosine/<a>/<b>`` for every pair of objectives
-  (a before b) and ``conflicting``, the fraction of pairs with a negative cosine;
+- ``norm/<objective>``, ‖∇f_m‖ on the training data; ``cosine/<a>/<b>`` for every pair of objectives
+  (a before b), or, of more than 64 objectives, ``least_cosine`` and ``mean_cosine`` over all pairs;
+  ``conflicting``, the fraction of pairs with a negative cosine;
 - ``R_opt``, ``R_pop``, ``R_gen`` (with its sign) and ``gen_bound`` = ‖∇F_test − ∇F_S‖_F, which
   R_gen never exceeds in size;
 - ``E_ca``, ``E_caw``;
@@ -24,18 +25,19 @@ curves. Keys, in this order, each absent where it was not measured:
 No clock is in it: the records of a resumed run are those of an unbroken one, byte for byte.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
     from trimol.errors import Errors
 
-# A change of a weight, as a share of a uniform one, up to which λ has hardly moved.
-HARDLY = 0.01
-
+# Objectives up to which every pair has a key: a thousand objectives have half a million pairs.
+MOST_PAIRED = 64
 # The keys of looks that are whole numbers.
 COUNTS = ("steps_looked", "steps_not_finite", "full_looked", "full_not_finite")
 Record = dict[str, float | int]
@@ -92,11 +94,7 @@ def from_errors(
         record |= _each("weight", objectives, [float(weight) for weight in weights])
     record |= _each("avoiding", objectives, errors.min_norm)
     record |= _each("norm", objectives, errors.norms)
-    cosines = errors.cosines.tolist()
-    record |= {
-        f"cosine/{objectives[a]}/{objectives[b]}": cosines[a][b]
-        for a, b in combinations(range(len(objectives)), 2)
-    }
+    record |= _cosines(errors.cosines, objectives)
     numbers = {
         "conflicting": errors.conflicting,
         "R_opt": errors.opt,
@@ -116,6 +114,20 @@ def objectives_of(names: Sequence[str]) -> tuple[str, ...]:
     ('fit', 'slope')
     """
     return tuple(name.removeprefix("loss/") for name in names if name.startswith("loss/"))
+
+
+def _cosines(cosines: Tensor, objectives: Sequence[str]) -> Record:
+    """Return those of every pair, or what they come to where there are too many."""
+    first, second = torch.triu_indices(len(objectives), len(objectives), offset=1)
+    pairs = cosines[first, second]
+    if len(objectives) <= MOST_PAIRED:
+        named = (f"cosine/{a}/{b}" for a, b in combinations(objectives, 2))
+        return dict(zip(named, pairs.tolist(), strict=True))
+    known = pairs[pairs.isfinite()]  # a zero gradient has none
+    return {
+        "least_cosine": float(known.min()) if len(known) else math.nan,
+        "mean_cosine": float(known.mean()),
+    }
 
 
 def _each(kind: str, objectives: Sequence[str], values: Sequence[float] | None) -> Record:

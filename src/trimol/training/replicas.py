@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from trimol import methods
+from trimol._attributes import attributes, attributes_kept, changes
 from trimol._checks import whole_number
 from trimol._failures import BadValue
+from trimol._generators import Generators, generators_kept, seed_generators
 from trimol._warnings import warn
 from trimol.data import sizes
 from trimol.errors import Errors
@@ -32,6 +34,7 @@ from trimol.tasks import Batch, Data, Task
 from trimol.tasks import _answers as answers
 from trimol.tasks._point import Formula
 from trimol.tasks._shapes import fixing
+from trimol.training._kept import task_kept
 from trimol.training._modes import evaluating, training
 from trimol.training._replica_data import (
     BySeed,
@@ -66,7 +69,7 @@ class Replicas:
         lr: α, for all or one for each replica (a tensor of R entries).
         hyperparameters: The method's own; a tensor holds one value for each replica
             (`trimol.methods._replicated`).
-        batch_size: Samples a step, over all the draws of the method.
+        batch_size: Samples a step, over all the draws of the method; None: the task's own.
         data: Instead of the task's: one for all, one for each replica, or `Neighbours`.
         sampler: Draws the samples of all replicas at once, instead of the task's samplers, one for
             each seed; ``batch_size`` is not used then.
@@ -109,7 +112,7 @@ class Replicas:
         seeds: Sequence[int],
         lr: float | Tensor = 0.1,
         hyperparameters: Mapping[str, Any] | None = None,
-        batch_size: int = 64,
+        batch_size: int | None = None,
         data: Data | Sequence[Data] | Neighbours | None = None,
         sampler: ReplicaSampler | None = None,
         schedule: Schedule | Sequence[Schedule] = None,
@@ -150,13 +153,15 @@ class Replicas:
         self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
         growth = methods.growth(method) if isinstance(method, str) else 0.0
         one = self.data[0]
+        size = answers.batch_size(task, one, batch_size)
         self._sampler = sampler or BySeed(
             self.data,
             self.seeds,
-            lambda seed: answers.sampler(task, one, batch_size, growth=growth, seed=seed),
+            lambda seed: answers.sampler(task, one, size, growth=growth, seed=seed),
         )
         self.step = self.samples = 0
         self._said: set[int] = set()
+        self._checked = isinstance(task, Formula)
         self.diverged = torch.full((len(self.seeds),), -1)
         if not isinstance(task, Formula):
             self._check_models(models)
@@ -168,16 +173,16 @@ class Replicas:
         an embedding's ``padding_idx`` it leaves out the word of the first replica alone.
         """
         check_padding(self.task, models[0])
-        few = tuple(tensor[:_FEW] for tensor in self.data[0].train)
-        task = copy.copy(self.task)  # what it may count or remember is not of this look
-        with torch.random.fork_rng(devices=[]), evaluating(self._lossy.model):
+        few = tuple(tensor[:_FEW].clone() for tensor in self.data[0].train)
+        task, model = self.task, self._lossy.model
+        with task_kept(task, model, self.data), evaluating(model):
             each = tuple(tensor.expand(len(self), *tensor.shape) for tensor in few)
             together = self._losses(self.params, self._buffers, each)
             slopes = _slopes(together, self._trained)
             places = {id(model): place for place, model in enumerate(models)}
             for place in places.values():
                 with evaluating(models[place]):
-                    losses = answers.losses(task, models[place], few, graph=False)
+                    losses = _alone(task, models[place], few)
                 own = dict(models[place].named_parameters())
                 trained = [own[name] for name, p in self.params.items() if p.requires_grad]
                 pairs = zip(slopes, _slopes(losses, trained), strict=True)
@@ -233,10 +238,11 @@ class Replicas:
             only: Which replicas; those that diverged cannot be measured. All by default.
         """
         results = []
-        for result in self.measured(rho=rho, weights=weights, only=only):
-            if isinstance(result, NotFinite):
-                raise result
-            results.append(result)
+        with task_kept(self.task, None, self.data):
+            for result in self.measured(rho=rho, weights=weights, only=only):
+                if isinstance(result, NotFinite):
+                    raise result
+                results.append(result)
         return results
 
     def measured(
@@ -304,7 +310,47 @@ class Replicas:
         self.step, self.samples = int(state["step"]), int(state["samples"])
         self.diverged = state["diverged"].clone()
 
+    def _check_repeats(self) -> None:
+        """What a task draws or remembers is one run's: computed for all at once, it is another's.
+
+        The losses of a step are computed twice, after which all is as it was.
+        """
+        task, model, stacked = self.task, self._lossy.model, self._buffers
+        before = attributes(task, model, self.data)
+        seen: list[Tensor] = []
+        with task_kept(task, model, self.data):
+            random = [Generators(task, model, self.data).state_dict()]
+            for _ in range(2):
+                self._buffers = {name: buffer.clone() for name, buffer in stacked.items()}
+                batch = self._first_batch()
+                answers.counts(task, tuple(tensor[0] for tensor in batch))
+                seen.append(torch.stack(self._draws(batch, self._split(batch))).detach())
+                random.append(Generators(task, model, self.data).state_dict())
+            same = not changes(before, attributes(task, model, self.data))
+        self._buffers, self._checked = stacked, True
+        if not (same and random[0] == random[1] == random[2] and _equal(*seen)):
+            raise NotReplicable(
+                f"task {task.name!r} must neither draw random numbers nor remember anything from "
+                "step to step, which would be one run's: train its runs one by one"
+            )
+
+    def _first_batch(self) -> Batch:
+        """The samples of the next step; data that load them may know single runs' only."""
+        try:
+            return self._sampler.batch(self.step)
+        except Exception as error:
+            raise NotReplicable(
+                f"data of task {self.task.name!r} must take numbers of samples for many replicas "
+                f"at once, found {type(error).__name__}: train its runs one by one"
+            ) from error
+
+    def _split(self, batch: Batch) -> list[int]:
+        """The samples of each draw of a step."""
+        return sizes(batch[0].shape[1], self.method.draws if self.method.due else 1)
+
     def _step(self, watch: Callable[["Replicas"], None] | None) -> None:
+        if not self._checked:
+            self._check_repeats()
         evidence = self._evidence()
         direction = self.method.direction(evidence)
         self._assign(direction, evidence.on_others if isinstance(evidence, StackedEvidence) else ())
@@ -317,7 +363,7 @@ class Replicas:
     def _evidence(self) -> StackedEvidence | Jacobians:
         """What the method weighs by: a graph of losses, or the gradients of a formula."""
         batch = self._sampler.batch(self.step)
-        parts = sizes(batch[0].shape[1], self.method.draws if self.method.due else 1)
+        parts = self._split(batch)
         if isinstance(self.task, Formula):
             return self._by_formula(self.task, batch, parts)
         draws = self._draws(batch, parts)
@@ -490,7 +536,8 @@ class Replicas:
         count = torch.stack(counts).sum(0)
         losses = rows = torch.zeros((), dtype=torch.float64)
         for batch, own in zip(parts, counts, strict=True):
-            values, gradients = self.gradients(batch, replicas)
+            copied = tuple(tensor.clone() for tensor in batch)  # losses may change it in place
+            values, gradients = self.gradients(copied, replicas)
             share = own / count
             losses = losses + values.double() * share
             rows = rows + gradients.double() * share[..., None]
@@ -509,8 +556,23 @@ class _Lossy(nn.Module):
 
     def forward(self, *batch: Tensor) -> Tensor:
         """The loss vector of a batch."""
+        before = list(self.model.buffers())
         with fixing():
-            return answers.losses(self.task, self.model, batch, graph=False)
+            losses = answers.losses(self.task, self.model, batch, graph=False)
+        if any(new is not old for new, old in zip(self.model.buffers(), before, strict=False)):
+            raise NotReplicable("a buffer is replaced by another tensor, not changed in place")
+        return losses
+
+
+def _alone(task: Task, model: nn.Module, batch: Batch) -> Tensor:
+    """The losses of one model; what it keeps from a call for many at once it cannot use."""
+    try:
+        return answers.losses(task, model, batch, graph=False)
+    except RuntimeError as error:
+        raise NotReplicable(
+            f"task {task.name!r} must be computed alike for one and for many replicas, found "
+            f"{str(error).strip().splitlines()[0]!r}: train its runs one by one"
+        ) from error
 
 
 def _slopes(losses: Tensor, params: Sequence[Tensor]) -> list[Tensor]:
@@ -518,6 +580,11 @@ def _slopes(losses: Tensor, params: Sequence[Tensor]) -> list[Tensor]:
     if not losses.requires_grad:
         return [torch.zeros_like(p) for p in params]
     return pulled(losses.sum(), params, retain=False)
+
+
+def _equal(found: Tensor, expected: Tensor) -> bool:
+    """Whether numbers are the same, NaN where NaN is."""
+    return bool(((found == expected) | (found.isnan() & expected.isnan())).all())
 
 
 def _alike(found: Tensor, expected: Tensor) -> bool:
@@ -538,8 +605,8 @@ def _apart(batch: Batch, parts: Sequence[int]) -> Iterator[Batch]:
 
 def _fresh(task: Task, seed: int) -> nn.Module:
     """The model that a run with this seed starts from."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with generators_kept(task), attributes_kept(task):
+        seed_generators(seed, devices=())
         return answers.model(task)
 
 

@@ -14,7 +14,8 @@ from typing import TextIO
 from trimol import _digests as digests
 from trimol._extras import require
 from trimol._failures import BadValue
-from trimol._files import replace
+from trimol._files import read, replace
+from trimol._terminal import clean
 from trimol.errors._measure import short
 from trimol.training._tally import percent
 from trimol.training.records import ERRORS, Record
@@ -42,10 +43,10 @@ class Terminal:
         """Write the line."""
         file = self.file or sys.stderr  # looked up now: tests and notebooks replace it
         if find_spec("rich") is None:
-            print(line(record), file=file, flush=True)
+            print(clean(line(record)), file=file, flush=True)
             return
         console = require("rich.console", extra="studies", purpose="colour").Console(file=file)
-        console.print(line(record), soft_wrap=True, markup=False, emoji=False)
+        console.print(clean(line(record)), soft_wrap=True, markup=False, emoji=False)
 
 
 class Parquet:
@@ -101,7 +102,7 @@ class Parquet:
 
     def _read(self) -> list[Record]:
         """The rows of the file that is there, checked first: polars ends the process on some."""
-        content, errors = self.path.read_bytes(), self._polars.exceptions
+        content, errors = read(self.path), self._polars.exceptions
         whole = content[:4] == content[-4:] == b"PAR1" and digests.intact(content)
         if whole:
             with suppress(errors.PolarsError, errors.PanicException, OSError):

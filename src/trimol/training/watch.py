@@ -19,6 +19,7 @@ from trimol.gradients._params import checked
 from trimol.gradients._sharded import whole
 from trimol.gradients.losses import as_vector, loss_vector
 from trimol.training import _looks as looks
+from trimol.training._kept import buffers_kept
 from trimol.training._looks import Effects, StepLook
 from trimol.training._modes import evaluating
 from trimol.training._tally import StepSummary, Tally
@@ -33,7 +34,7 @@ class StepWatch:
     :math:`\nabla f_m(x_t)^\top s` on the step's batch: above 0, the step raises that loss, to first
     order. What the parameters' dtype rounds to, in sums and in the parameters, does not count.
 
-    The training goes on bit for bit as without it: parameters, ``.grad``, torch's random state and,
+    The training goes on bit for bit as without it: parameters, ``.grad``, random generators and,
     with ``model``, buffers are as they were. A look takes one forward pass and a
     backward for each loss, and memory for three copies of the parameters. Dropout's masks in it are
     not those of the step.
@@ -158,7 +159,7 @@ class StepWatch:
             return
         try:
             self._put(before)
-            with undisturbed(self.params):
+            with undisturbed(self.params, self.losses, self.train):
                 self.last = self._seen(step, batch)
         finally:
             self._put(after)
@@ -172,7 +173,7 @@ class StepWatch:
     def _seen(self, step: Sequence[Tensor], batch: Any) -> StepLook:
         """The look at the step from where the parameters now are; it is counted."""
         due = self.train is not None and self._batch.looks % self.full_every == 0
-        with _buffers_kept(self.model):
+        with buffers_kept(self.model):
             on_batch = looks.on_batch(self._vector, self.params, step, batch)
         assert on_batch.norms is not None
         within = looks.slack(on_batch.norms, step, self.params)
@@ -189,7 +190,7 @@ class StepWatch:
         assert self.train is not None
         given = self._vector, self.params, step, self.train, self.size
         try:
-            with _buffers_kept(self.model), _evaluating(self.model):
+            with buffers_kept(self.model), _evaluating(self.model):
                 if self.subsample is None:
                     return looks.on_all(*given)
                 seed = (self.seed, self.steps)
@@ -225,23 +226,6 @@ def _copy(tensors: Sequence[Tensor], values: Sequence[Tensor]) -> None:
     with torch.no_grad():
         for tensor, value in zip(tensors, values, strict=True):
             tensor.copy_(value)
-
-
-@contextmanager
-def _buffers_kept(model: nn.Module | None) -> Iterator[None]:
-    """The model's buffers are put back after: the same tensors, as a forward may assign others."""
-    places = [
-        (module, name, buffer, buffer.clone())
-        for module in (() if model is None else model.modules())
-        for name, buffer in module._buffers.items()
-        if buffer is not None
-    ]
-    try:
-        yield
-    finally:
-        for module, name, buffer, _ in places:
-            module._buffers[name] = buffer
-        _copy([buffer for *_, buffer, _ in places], [kept for *_, kept in places])
 
 
 def _evaluating(model: nn.Module | None) -> AbstractContextManager[None]:

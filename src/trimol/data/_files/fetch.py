@@ -12,16 +12,20 @@ import re
 import shutil
 import stat
 import tarfile
+import threading
+import time
 import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 from urllib.error import HTTPError, URLError
 
+from trimol._files import growing, make_folder
 from trimol.data._files.datasets import (
     BadData,
     File,
@@ -34,7 +38,9 @@ from trimol.data._files.datasets import (
 )
 
 _CHUNK = 1 << 18
-_PATIENCE = 30.0  # seconds without a byte after which a mirror counts as down
+_PATIENCE = 30.0  # seconds without an answer or a byte after which a mirror counts as down
+_SLOWEST = 1000  # bytes per second, over as long
+_ALL_DAY = 12 * 3600.0  # seconds that a file may take from one mirror; the next goes on from there
 # What the standard library raises on bytes that are no archive, or only the beginning of one, or
 # are locked, or packed in a way that it does not know.
 _BROKEN = (
@@ -50,7 +56,7 @@ _BROKEN = (
 # Far more than any data set here has. What is packed may be a thousand times larger than it looks.
 _MOST_BYTES = 8 << 30
 _MOST_MEMBERS = 200_000
-_LONGEST = 255  # bytes of a name, as file systems have it
+_LONGEST, _DEEPEST = 255, 64  # bytes of a name, as file systems have it, and folders
 
 Watch = Callable[[str, int, int | None], None]  # a name, the bytes there, those there will be
 Rules = Sequence[Sequence[str]]
@@ -182,7 +188,7 @@ def download(file: File, home: Path, addresses: Sequence[str], watch: Watch | No
         there = path.stat().st_size
         seen(file.name, there, there)
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     return _from_any(addresses, path, file, seen)
 
 
@@ -227,13 +233,55 @@ def _fetch(address: str, part: Path, file: File, watch: Watch) -> tuple[bool, in
     headers = {"User-Agent": "trimol", **({"Range": f"bytes={there}-"} if there else {})}
     request = urllib.request.Request(address, headers=headers)
     try:
-        with urllib.request.urlopen(request, timeout=_PATIENCE) as response:
+        with _answer(request) as response:
             return _receive(response, part, there, file, watch)
     except HTTPError as error:
         error.close()
         if there and error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return True, file.size  # nothing is missing: the checksum says whether it is right
         raise
+
+
+def _answer(request: urllib.request.Request) -> http.client.HTTPResponse:
+    """Open an address, without waiting for one that sends its headers byte by byte."""
+    asked = Future[http.client.HTTPResponse]()
+
+    def ask() -> None:
+        try:
+            asked.set_result(urllib.request.urlopen(request, timeout=_PATIENCE))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            asked.set_exception(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    if not wait([asked], timeout=2 * _PATIENCE).done:
+        asked.add_done_callback(_close)
+        raise TimeoutError(f"no answer within {2 * _PATIENCE:.0f} seconds")
+    return asked.result()
+
+
+def _close(asked: Future[http.client.HTTPResponse]) -> None:
+    """Close what came too late."""
+    late = asked.exception() or asked.result()
+    if isinstance(late, HTTPError | http.client.HTTPResponse):
+        late.close()
+
+
+class _Pace:
+    """Holds a mirror to a least speed."""
+
+    def __init__(self, done: int) -> None:
+        self.began = self.since = time.monotonic()
+        self.before = done
+
+    def check(self, done: int) -> None:
+        """Raise TimeoutError where so many bytes by now are too few."""
+        now = time.monotonic()
+        if now - self.began > _ALL_DAY:
+            raise TimeoutError(f"it took more than {_ALL_DAY / 3600:.0f} hours")
+        if now - self.since > _PATIENCE:
+            if done - self.before < _SLOWEST * (now - self.since):
+                raise TimeoutError(f"it sends less than {_SLOWEST} bytes per second")
+            self.since, self.before = now, done
 
 
 def _receive(
@@ -247,12 +295,14 @@ def _receive(
     size = file.size
     if size is None and response.length is not None:
         size = kept + response.length
-    with part.open("ab" if kept else "wb") as stream:
+    most, pace = min(size or _MOST_BYTES, _MOST_BYTES), _Pace(done)
+    with growing(part, keep=kept > 0) as stream:
         watch(file.name, done, size)
-        while (size is None or done <= size) and (chunk := response.read(_CHUNK)):
+        while done <= most and (chunk := response.read1(_CHUNK)):  # what is there, at once
             stream.write(chunk)
             done += len(chunk)
             watch(file.name, done, size)
+            pace.check(done)
     return kept > 0, size
 
 
@@ -366,7 +416,8 @@ def _stays(archive: Path, name: str) -> None:
     path = PurePosixPath(name.replace("\\", "/"))
     if not path.parts or name.endswith("/") or not name.isprintable():
         raise BadData(f"{archive} is not safe to unpack: its member {name[:99]!r} has no name")
-    if any(len(part.encode()) > _LONGEST for part in path.parts):
+    long = any(len(part.encode()) > _LONGEST for part in path.parts)
+    if long or len(path.parts) > _DEEPEST:
         raise BadData(f"{archive} is not safe to unpack: the name {name[:40]!r}… is too long")
     if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
         raise BadData(f"{archive} is not safe to unpack: its member {name!r} leaves the folder")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from trimol.cli._common_options import AsJson, On, Quiet
-from trimol.cli._lines import say
+from trimol.cli._lines import echo, plain_console, say
 from trimol.cli._live import shown
 from trimol.cli._parse import parse
 from trimol.cli._reporting import UsageError, print_json, usage
-from trimol.cli._values import Maybe, Texts, count, typed
+from trimol.cli._values import Maybe, Texts, count, folder_path, typed
 from trimol.paper import _studies as studies
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Options:
     seeds: Annotated[Maybe[int], typed(count, "N", unset="per-study")] = None
     """Seeds, or trials."""
     on: On = None
-    out: Annotated[Path, typed(Path, "DIR")] = Path("runs/reproduce")
+    out: Annotated[Path, typed(folder_path, "DIR")] = Path("runs/reproduce")
     """Where studies are kept, each in a folder of its own."""
     json: AsJson = False
     quiet: Quiet = False
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str]) -> int:
     else:
         for study in results:
             _show(study)
-        print(f"Next: trimol report {options.out}")
+        echo(f"Next: trimol report {options.out}")
     return 0
 
 
@@ -145,11 +145,10 @@ def _paths(study: "Study") -> list[Path]:
 
 
 def _show(study: "Study") -> None:
-    from rich.console import Console
 
     from trimol.cli._tables import draw, grid
 
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = plain_console()
     console.print(study.title, style="bold")
     methods = compared(study.rows)
     if methods:

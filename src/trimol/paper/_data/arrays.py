@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from trimol._checks import whole_number
 from trimol._extras import require
+from trimol._files import make_folder, writing
 from trimol.data._files.datasets import BadData, cache, resolve
 
 # Of what is done to images and to features: another number, another cache.
@@ -53,7 +54,7 @@ def once(
     """
     if not path.is_file():
         home = path.parent
-        home.mkdir(parents=True, exist_ok=True)
+        make_folder(home)
         # Beside the folder; it stays there, as removing it would let a second one in.
         with FileLock(home.with_name(f".{home.name}.lock")):
             if not path.is_file():
@@ -64,15 +65,13 @@ def once(
 def _write(
     path: Path, shape: tuple[int, ...], dtype: DTypeLike, fill: Callable[[Array], None]
 ) -> None:
-    part = path.with_name(f".{path.name}.part")
-    try:
-        array = np.lib.format.open_memmap(part, mode="w+", dtype=np.dtype(dtype), shape=shape)
+    with writing(path) as file:
+        header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        array = np.memmap(file, np.dtype(dtype), "r+", file.tell(), shape)
         fill(array)
         array.flush()
         del array  # a file that is mapped cannot be renamed everywhere
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _read(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> Tensor:

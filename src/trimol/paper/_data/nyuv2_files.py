@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from numpy.typing import DTypeLike
 from torch import Tensor
 
+from trimol._files import make_folder, writing
 from trimol.data._files import datasets
 from trimol.data._files.datasets import BadData, MissingData
 from trimol.paper._data.arrays import Array, once
@@ -121,9 +122,10 @@ def write(part: Path, images: Array, labels: Array, depths: Array, normals: Arra
     ([0, 1], (6, 8, 1))
     """
     for kind, arrays in zip(KINDS, (images, labels, depths[..., None], normals), strict=True):
-        (part / kind).mkdir(parents=True, exist_ok=True)
+        make_folder(part / kind)
         for number, array in enumerate(arrays):
-            np.save(_path(part, kind, number), array)
+            with writing(_path(part, kind, number)) as file:
+                np.save(file, array)
 
 
 def _read(path: Path, kind: _Kind, stored: Size, wanted: Size) -> Array:

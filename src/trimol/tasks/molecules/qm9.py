@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
+from filelock import FileLock
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import Parameter
@@ -17,6 +18,7 @@ from torch.optim import Adam, Optimizer
 
 from trimol._checks import whole_number
 from trimol._failures import BadValue
+from trimol._files import make_folder, writing
 from trimol.data._files.datasets import BadData, MissingData, cache, locate
 from trimol.tasks._settings import read_settings
 from trimol.tasks.molecules.schnet import SchNet
@@ -155,11 +157,12 @@ def kept(molecules: int | None) -> tuple[Tensor, Tensor]:
     stamp = "-".join(str(path.stat().st_size) for path in files)
     path = cache() / "qm9" / f"{molecules or 'all'}-{stamp}.npz"
     if not path.is_file():
-        x, y = read(files, molecules)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{os.getpid()}-{path.name}")
-        np.savez(part, x=x, y=y)
-        part.replace(path)
+        make_folder(path.parent)
+        with FileLock(path.with_suffix(".lock")):  # several runs ask for them at once
+            if not path.is_file():
+                x, y = read(files, molecules)
+                with writing(path) as file:
+                    np.savez(file, x=x, y=y)
     with np.load(path) as found:
         return torch.from_numpy(found["x"]), torch.from_numpy(found["y"])
 

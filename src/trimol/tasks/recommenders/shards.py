@@ -18,6 +18,7 @@ from torch import Tensor
 
 from trimol._checks import whole_number
 from trimol._failures import BadValue
+from trimol._files import make_folder, replace, writing
 from trimol.data._files.datasets import BadData
 from trimol.maths import _streams as streams
 from trimol.tasks.task import Batch
@@ -31,16 +32,17 @@ def write_shards(folder: Path, blocks: Iterable[Batch]) -> "Shards":
     The file that says how many there are comes last: without it the folder is not whole, and is
     written anew.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     sizes, columns = [], 0
     for number, block in enumerate(blocks):
         columns = len(block)
         sizes.append(len(block[0]))
         for place, column in enumerate(block):
-            np.save(_file(folder, number, place), column.numpy())
+            with writing(_file(folder, number, place)) as file:
+                np.save(file, column.numpy())
     if not sizes:
         raise BadValue("blocks must hold at least one block of rows, found none")
-    (folder / _ROWS).write_text(json.dumps({"sizes": sizes, "columns": columns}))
+    replace(folder / _ROWS, json.dumps({"sizes": sizes, "columns": columns}).encode())
     return Shards(folder)
 
 

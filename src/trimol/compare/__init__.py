@@ -1,0 +1,5 @@
+"""What it came to: the verdict on methods, within a budget of trainings."""
+
+from trimol._lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

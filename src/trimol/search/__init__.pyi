@@ -1,0 +1,13 @@
+from trimol.search._problem import FunctionProblem as FunctionProblem
+from trimol.search._problem import Problem as Problem
+from trimol.search._problem import TaskProblem as TaskProblem
+from trimol.search._problem import Training as Training
+from trimol.search._sampler import OptunaSampler as OptunaSampler
+from trimol.search._sampler import Sampler as Sampler
+from trimol.search._setting import Setting as Setting
+from trimol.search._space import SearchSpace as SearchSpace
+from trimol.search._study import BudgetStudy as BudgetStudy
+from trimol.search._trial import Trial as Trial
+from trimol.search._trial import TrialState as TrialState
+from trimol.search._tune import Tuned as Tuned
+from trimol.search._tune import tune as tune

@@ -1,0 +1,93 @@
+"""A setting: a method with its learning rate, schedule and hyper-parameters."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trimol.training.loop import Schedule
+
+_DIGITS = 4  # of every number that a search proposes: what people type
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A method with its learning rate, schedule and hyper-parameters.
+
+    Attributes:
+        method: The method's name.
+        lr: The learning rate.
+        hyperparameters: The method's, by name.
+        schedule: How the learning rate falls to 0 over the steps; None for a constant one.
+    """
+
+    method: str
+    lr: float
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    schedule: Schedule | None = None
+
+    @property
+    def weights(self) -> tuple[float, ...] | None:
+        """The static weights; None where the setting has none."""
+        given = self.hyperparameters.get("weights")
+        return None if given is None else tuple(given)
+
+    @property
+    def key(self) -> str:
+        """Name the setting by its content."""
+        own = [self.method, self.lr, dict(self.hyperparameters), self.schedule]
+        return json.dumps(own, sort_keys=True)
+
+    def command(self, task: str) -> str:
+        """Return the command that trains a task with this setting.
+
+        >>> Setting("static", 0.3, {"weights": [0.7, 0.3]}).command("digits")
+        'trimol run digits --method static --lr 0.3 --weights 0.7,0.3'
+        """
+        flags = {"lr": self.lr, **self.hyperparameters}
+        if self.schedule is not None:
+            flags["schedule"] = self.schedule
+        typed = [f"--{name.replace('_', '-')} {_flag(value)}" for name, value in flags.items()]
+        return " ".join(["trimol run", task, f"--method {self.method}", *typed])
+
+    def __str__(self) -> str:
+        """Describe the setting in words.
+
+        >>> print(Setting("static", 0.3, {"weights": [0.7, 0.3]}, "linear"))
+        static, weights (0.7, 0.3), learning rate 0.3 with linear decay
+        """
+        own = [f"{name} {_value(value)}" for name, value in self.hyperparameters.items()]
+        decay = f" with {self.schedule} decay" if self.schedule else ""
+        return ", ".join([self.method, *own, f"learning rate {self.lr:g}{decay}"])
+
+
+def rounded(value: float) -> float:
+    """Round to as many digits as people type.
+
+    >>> rounded(0.1234567)
+    0.1235
+    """
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def normalised(weights: Sequence[float]) -> list[float]:
+    """Scale weights so that they sum to one, in few digits.
+
+    >>> normalised([3, 1, 0.001])
+    [0.7498, 0.2499, 0.0002499]
+    """
+    total = sum(weights)
+    return [rounded(weight / total) for weight in weights]
+
+
+def _flag(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ",".join(f"{each:g}" for each in value)
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return f"'{text}'" if " " in text else text
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"({', '.join(f'{each:.3g}' for each in value)})"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,134 @@
+"""The loop that spends a budget of trainings: ask, train, score, tell."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+
+from trimol._failures import BadValue
+from trimol.methods._registry import BASELINE
+from trimol.search._problem import Failure, Outcome, Problem, Training
+from trimol.search._sampler import Sampler
+from trimol.search._score import Scorer
+from trimol.search._setting import Setting
+from trimol.search._trial import Point, Trial, TrialState
+from trimol.training import Diverged
+
+Stage = Callable[[str], None]
+
+
+class BudgetStudy:
+    """Trials of several methods on one problem, within a budget of trainings.
+
+    Nothing of it is stored but the trainings: it asks for the same ones whenever it is run again
+    with the same results, and those on disk cost no time.
+
+    Args:
+        problem: What is trained.
+        samplers: What proposes the settings of each method.
+        budget: Trainings in all.
+        seeds: Those that every setting is tried with.
+
+    Attributes:
+        trials: By method, in their order.
+        spent: Trainings so far.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        samplers: Mapping[str, Sampler],
+        budget: int,
+        *,
+        seeds: Sequence[int] = (0,),
+        stage: Stage = lambda _: None,
+    ) -> None:
+        self.problem, self.samplers, self.budget = problem, dict(samplers), budget
+        self.seeds, self.stage = tuple(seeds), stage
+        self.scorer = Scorer(problem.ways, spread=problem.spread)
+        self.trials: dict[str, list[Trial]] = {method: [] for method in samplers}
+        self.spent = 0
+
+    @property
+    def left(self) -> int:
+        """Trainings that may still be asked for."""
+        return self.budget - self.spent
+
+    def round(self, counts: Mapping[str, int]) -> None:
+        """Try so many further settings of each method, together."""
+        asked = {method: self.samplers[method].ask(count) for method, count in counts.items()}
+        self.try_settings(asked)
+
+    def try_settings(self, asked: Mapping[str, Sequence[Setting]]) -> None:
+        """Try these settings of each method, and tell the samplers."""
+        new = [
+            (method, Trial(len(self.trials[method]) + place, setting))
+            for method, settings in asked.items()
+            for place, setting in enumerate(settings)
+        ]
+        self._train([trial for _, trial in new], self.seeds)
+        for method, trial in new:
+            self.trials[method].append(trial)
+        self._score()
+
+    def train(self, trainings: Sequence[Training]) -> list[Outcome]:
+        """Train, on the budget."""
+        if len(trainings) > self.left:
+            raise BadValue(f"budget of {self.budget} trainings must not be exceeded")
+        self.spent += len(trainings)
+        return self.problem.train(trainings)
+
+    def best(self, method: str) -> Trial:
+        """Return the method's complete trial of the best score.
+
+        Raises:
+            Diverged: None is complete.
+        """
+        complete = [trial for trial in self.trials[method] if trial.is_complete]
+        if not complete:
+            why = self.trials[method][0].note if self.trials[method] else "none was tried"
+            raise Diverged(f"no setting of {method} came to an end: {why}")
+        return max(complete, key=lambda trial: trial.score)
+
+    def confirm(
+        self, settings: Mapping[str, Setting], seeds: Sequence[int]
+    ) -> dict[str, dict[int, Point]]:
+        """Train settings with fresh seeds, measured on test data: metrics by label and seed."""
+        asked = [Training(own, seed, final=True) for own in settings.values() for seed in seeds]
+        outcomes = iter(self.train(asked))
+        found: dict[str, dict[int, Point]] = {}
+        for label in settings:
+            own = {seed: next(outcomes) for seed in seeds}
+            found[label] = {s: o for s, o in own.items() if not isinstance(o, Failure)}
+        return found
+
+    def add_seeds(self, trials: Sequence[Trial], seeds: Sequence[int]) -> None:
+        """Train the settings of trials with further seeds, on validation data."""
+        self._train(trials, seeds)
+        self._score()
+
+    def _train(self, trials: Sequence[Trial], seeds: Sequence[int]) -> None:
+        """Train, and note down what became of each trial."""
+        asked = [(trial, seed) for trial in trials for seed in seeds]
+        outcomes = self.train([Training(trial.setting, seed) for trial, seed in asked])
+        for (trial, seed), outcome in zip(asked, outcomes, strict=True):
+            if isinstance(outcome, Failure):
+                trial.state, trial.note, trial.score = TrialState.FAILED, str(outcome), -math.inf
+            else:
+                trial.points[seed] = outcome
+                if trial.state is TrialState.RUNNING:
+                    trial.state = TrialState.COMPLETE
+
+    def _score(self) -> None:
+        """Set the scales by the baseline's trials, and score all by them."""
+        base = self.trials.get(BASELINE) or next(iter(self.trials.values()))
+        complete = [trial for trial in base if trial.is_complete]
+        self.scorer.fit([mean_point(trial) for trial in complete])
+        for method, trials in self.trials.items():
+            self.scorer.update(trials)
+            self.samplers[method].tell(trials)
+
+
+def mean_point(trial: Trial) -> Point:
+    """Return a trial's metrics, the means over its seeds."""
+    each = list(trial.points.values())
+    return {name: fmean(point[name] for point in each) for name in each[0]}

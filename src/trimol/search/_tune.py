@@ -1,0 +1,326 @@
+"""`tune`: good static weights and a learning rate, with few trainings."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from trimol._checks import number_of_runs, whole_number
+from trimol._failures import BadValue
+from trimol.methods._registry import BASELINE
+from trimol.runs.look import Look, look
+from trimol.runs.statistics import interval
+from trimol.search._problem import FunctionProblem, Problem, TaskProblem
+from trimol.search._sampler import Kind, OptunaSampler
+from trimol.search._setting import Setting
+from trimol.search._space import SearchSpace, space_of
+from trimol.search._study import BudgetStudy, Stage
+from trimol.search._trial import Trial
+from trimol.tasks.task import Better
+from trimol.training import Diverged
+from trimol.training.loop import Schedule
+
+CONFIRMED = 5  # of so many trainings, one pair of the best setting and the reference
+LOOKED, FEWEST_STEPS = 20, 20  # the gradient check takes one step in so many of a training's
+SMALLER, TRIES = 0.1, 3  # where it diverges, it is repeated with a learning rate so much smaller
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The static weights and learning rate that a search found.
+
+    Attributes:
+        setting: What to use.
+        reference: What it is compared with: what the user has now, or equal weights.
+        gain: How much better its score is on seeds that the search did not use, as a share; None
+            where no training was left to find out.
+        ci: Half of the gain's 95 % interval; None for fewer than two seeds.
+        seeds: How many seeds that is.
+        trials: All that was tried, in order.
+        spent: How many trainings that took.
+        command: What trains a task with the setting; empty for a function.
+    """
+
+    setting: Setting
+    reference: Setting
+    gain: float | None
+    ci: float | None
+    seeds: int
+    trials: tuple[Trial, ...]
+    spent: int
+    command: str = ""
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The weights, which sum to one."""
+        assert self.setting.weights is not None
+        return self.setting.weights
+
+    @property
+    def lr(self) -> float:
+        """The learning rate."""
+        return self.setting.lr
+
+    @property
+    def sentence(self) -> str:
+        """Say what to use, and what it is expected to gain."""
+        if self.setting == self.reference:
+            found = f"Keep {self.reference}: none of {len(self.trials)} settings was better"
+            return f"{found} ({self.spent} trainings)."
+        if self.gain is None:
+            ends = "no training was left to confirm it"
+        else:
+            half = "" if self.ci is None else f" ± {100 * self.ci:.2g}"
+            seeds = "1 fresh seed" if self.seeds == 1 else f"{self.seeds} fresh seeds"
+            ends = f"{100 * self.gain:.2g}{half} % better than {self.reference} on {seeds}"
+        return f"Use {self.setting}: {ends} ({self.spent} trainings)."
+
+    @property
+    def advice(self) -> str:
+        """Say what to do with the setting."""
+        return (
+            "Now train with it on all data, the validation part included: where data are few, that "
+            "gains more than any tuning."
+        )
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What ``trimol tune --json`` prints."""
+        return {
+            "weights": list(self.weights),
+            "lr": self.lr,
+            "schedule": self.setting.schedule,
+            "gain": self.gain,
+            "ci": self.ci,
+            "seeds": self.seeds,
+            "spent": self.spent,
+            "sentence": self.sentence,
+            "command": self.command,
+            "trials": [
+                {
+                    "weights": list(trial.setting.weights or ()),
+                    "lr": trial.setting.lr,
+                    "state": trial.state.value,
+                    "score": trial.score if math.isfinite(trial.score) else None,
+                    "metrics": next(iter(trial.points.values()), {}),
+                }
+                for trial in self.trials
+            ],
+        }
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def tune(
+    train: str | Callable[..., Mapping[str, float]],
+    *,
+    budget: int = 5,
+    objectives: Sequence[str] | None = None,
+    current: Mapping[str, Any] | None = None,
+    lr: float | None = None,
+    goals: Mapping[str, Better] | None = None,
+    steps: int = 500,
+    batch_size: int | None = None,
+    task_options: Mapping[str, Any] | None = None,
+    schedule: Schedule | None = None,
+    sampler: Kind = "gp",
+    seed: int = 0,
+    folder: Path | str | None = None,
+    jobs: int | None = None,
+    on: str | None = None,
+    stage: Stage = lambda _: None,
+) -> Tuned:
+    """Find good static weights and a learning rate with few trainings.
+
+    It tries what you have now, equal weights, weights that balance the gradients' lengths, other
+    learning rates, and then what a Gaussian process proposes. Of the budget, two trainings in five
+    compare the best with the reference on fresh seeds; where they show no gain, the reference is
+    kept. Afterwards, train once more on all data, the validation part included.
+
+    Args:
+        train: A task's name, ``path/to/file.py:Class``, or a function that trains with a `Setting`
+            (``setting.weights``, ``setting.lr``) and returns metrics by name. The function may
+            take ``seed``, too.
+        budget: Trainings in all.
+        objectives: For a function: the names of the objectives, in the order of the weights.
+        current: What you have now, such as ``{"weights": [1, 0.1, 5], "lr": 3e-4}``.
+        lr: The learning rate to begin with; by default the current one, or the task's.
+        goals: For a function: the metrics to judge by, and whether "lower" or "higher" is better;
+            by default the objectives, lower.
+        steps: Steps of a training of a task.
+        batch_size: Samples per step; by default the task's.
+        task_options: Keyword arguments of the task's constructor.
+        schedule: How the learning rate falls over a training.
+        sampler: What proposes settings: "gp", "tpe" or "random".
+        seed: Decides all that is random.
+        folder: Where trainings are kept, so that none is repeated; needed for a task.
+        jobs: Trainings at a time, of a task.
+        on: A Ray cluster, for a task.
+        stage: Told in a few words what is being done.
+
+    Example:
+        >>> def train(setting):
+        ...     a, b = setting.weights
+        ...     return {"a": (1 - a) ** 2 + 0.1, "b": (0.2 - b) ** 2 + 0.1}
+        >>> found = tune(train, objectives=["a", "b"], lr=0.1, budget=8)
+        >>> found.spent <= 8 and found.weights[0] > 0.5
+        True
+    """
+    number_of_runs("budget", whole_number("budget", budget, least=1))
+    now = dict(current or {})
+    rate = lr or now.get("lr")
+    problem: Problem
+    if isinstance(train, str):
+        if folder is None:
+            raise BadValue("folder must be given for a task, found None")
+        problem = TaskProblem(
+            train,
+            folder,
+            steps=steps,
+            batch_size=batch_size,
+            options=task_options,
+            lr=rate,
+            jobs=jobs,
+            on=on,
+        )
+    else:
+        problem = function_problem(train, objectives, rate, goals, folder)
+    lengths, scaled = None, False
+    if isinstance(problem, TaskProblem):
+        stage("the gradient check")
+        lengths = lengths_of(check_gradients(problem, seed), problem.objectives)
+        scaled = problem.steps_by_gradient
+    space = space_of(
+        BASELINE,
+        len(problem.objectives),
+        problem.rate(BASELINE),
+        schedule=schedule,
+        lengths=lengths if scaled else None,
+    )
+    reference, first = reference_of(space, now, problem, lengths)
+    study = BudgetStudy(
+        problem,
+        {BASELINE: OptunaSampler(space, first, kind=sampler, seed=seed)},
+        budget,
+        seeds=[seed],
+        stage=stage,
+    )
+    return _concluded(_searched(study), reference, train if isinstance(train, str) else "")
+
+
+def function_problem(
+    train: Callable[..., Mapping[str, float]],
+    objectives: Sequence[str] | None,
+    lr: float | None,
+    goals: Mapping[str, Better] | None,
+    folder: Path | str | None,
+) -> FunctionProblem:
+    """Return a function as a problem; what it cannot be asked for must be given."""
+    if objectives is None or lr is None:
+        missing = "objectives" if objectives is None else "lr"
+        raise BadValue(f"{missing} must be given with a function, found None")
+    return FunctionProblem(train, objectives, lr=lr, goals=goals, folder=folder)
+
+
+def _searched(study: BudgetStudy) -> BudgetStudy:
+    """Spend the part of the budget that is not for confirming."""
+    pairs = study.budget // CONFIRMED
+    count = max(1, study.budget - 2 * pairs)
+    first = min(2, count)
+    study.stage(f"trials 1 to {first} of {count}")
+    study.round({BASELINE: first})
+    while len(study.trials[BASELINE]) < count:
+        left = count - len(study.trials[BASELINE])
+        study.stage(f"trial {count - left + 1} of {count}")
+        study.round({BASELINE: min(2, left)})
+    return study
+
+
+def _concluded(study: BudgetStudy, reference: Setting, task: str) -> Tuned:
+    """Compare the best with the reference on fresh seeds, and keep the better one."""
+    trials = study.trials[BASELINE]
+    base = next(trial for trial in trials if trial.setting == reference)
+    best = study.best(BASELINE)
+    pairs = study.left // 2
+    seeds = range(study.seeds[-1] + 1, study.seeds[-1] + 1 + pairs)
+    gains: list[float] = []
+    if best is not base and base.is_complete and pairs:
+        study.stage(f"the best and the reference on {pairs} fresh seeds")
+        study.add_seeds([best, base], seeds)
+        score = study.scorer.score
+        both = [s for s in seeds if s in best.points and s in base.points]
+        gains = [score(best.points[s]) - score(base.points[s]) for s in both]
+    kept = base if (gains and fmean(gains) <= 0) or not best.is_complete else best
+    return Tuned(
+        setting=kept.setting,
+        reference=reference,
+        gain=fmean(gains) if gains else None,
+        ci=interval(gains),
+        seeds=len(gains),
+        trials=tuple(trials),
+        spent=study.spent,
+        command=kept.setting.command(task) if task else "",
+    )
+
+
+def _weights(given: Any, problem: Problem) -> list[float] | None:
+    """Return the weights that somebody has now, in order; None for equal ones."""
+    if given is None:
+        return None
+    values = [given[n] for n in problem.objectives] if isinstance(given, Mapping) else list(given)
+    if len(values) != len(problem.objectives) or not all(0 < v < math.inf for v in values):
+        raise BadValue(
+            f"current weights must be {len(problem.objectives)} numbers above 0, found {given!r}"
+        )
+    return [float(value) for value in values]
+
+
+def reference_of(
+    space: SearchSpace,
+    now: Mapping[str, Any],
+    problem: Problem,
+    lengths: Sequence[float] | None,
+) -> tuple[Setting, list[Setting]]:
+    """Return what others are compared with, and the settings to begin with.
+
+    These are what somebody has now, equal weights, and weights that balance the gradients.
+    """
+    reference = space.start(now.get("lr"), _weights(now.get("weights"), problem))
+    first = [reference, space.start()]
+    if lengths is not None:
+        first.append(space.start(None, [1 / length for length in lengths]))
+    return reference, first
+
+
+def check_gradients(problem: TaskProblem, seed: int) -> Look:
+    """Train for a few per cent of the steps, and measure the gradients.
+
+    Where training diverges, the check is repeated with a smaller learning rate.
+    """
+    rate = problem.rate(BASELINE)
+    for power in range(TRIES):
+        try:
+            return look(
+                problem.made,
+                steps=max(FEWEST_STEPS, problem.steps // LOOKED),
+                batch_size=problem.batch_size,
+                lr=rate * SMALLER**power,
+                seed=seed,
+            )
+        except Diverged as error:
+            last = error
+    raise Diverged(f"{last} (with {TRIES} learning rates from {rate:g} down)")
+
+
+def lengths_of(seen: Look, objectives: Sequence[str]) -> list[float] | None:
+    """Return the gradients' lengths, geometric means over the check; None where one is not seen."""
+    found = []
+    for name in objectives:
+        own = [m.plain.norms[name].value for m in seen.moments if m.plain.norms[name].value > 0]
+        if not own:
+            return None
+        found.append(math.exp(fmean(map(math.log, own))))
+    return found
