@@ -1,7 +1,10 @@
 """`tune`: a budget that is kept, results that are kept, and what is chosen."""
 
 import json
+import math
 import random
+from pathlib import Path
+from statistics import fmean, stdev
 
 import pytest
 
@@ -56,10 +59,10 @@ def test_a_gain_has_an_interval_on_seeds_that_the_search_did_not_see():
     found, _ = tuned(30, noise=0.01)
     assert found.seeds == 6
     truth = bowl(found.reference), bowl(found.setting)
-    gain = sum((a - b) / a for a, b in zip(*(t.values() for t in truth), strict=True)) / 2
+    gain = sum(math.log(a / b) for a, b in zip(*(t.values() for t in truth), strict=True)) / 2
     assert abs(found.gain - gain) < 2 * found.ci
-    assert gain > 0.15  # of 0.225 that there is
-    assert f"{100 * found.gain:.2g} ± " in found.sentence
+    assert gain > 0.12  # of 0.2 that there is
+    assert f"{100 * -math.expm1(-found.gain):.2g} ± " in found.sentence
 
 
 def test_a_gain_that_was_luck_is_not_kept():
@@ -105,6 +108,51 @@ def test_diverged_settings_are_passed_over():
     found = trimol.tune(train, objectives=["a", "b"], lr=1.0, budget=10)
     assert found.lr <= 2
     assert any("became NaN" in trial.note for trial in found.trials)
+
+
+def test_a_search_without_a_better_setting_goes_on_with_what_was_meant_to_confirm_it():
+    found, calls = tuned(20, current={"weights": [4.0, 1.0], "lr": 1.0})
+    assert found.setting == found.reference
+    assert found.spent == len(calls) >= 18
+
+
+@pytest.mark.parametrize("samples", [40, 4000])
+def test_few_validation_samples_are_no_reason_to_change(samples, tmp_path):
+    """Weights that fit the noise of 40 samples are not kept; those of 4000 have none to fit."""
+    folder = tmp_path / str(samples)
+    options = {"validation": samples}
+    kept = 0
+    for seed in range(6):
+        found = trimol.tune(
+            f"{Path(__file__).with_name('noisy_task.py')}:Noisy",
+            budget=5,
+            steps=30,
+            folder=folder / str(seed),
+            task_options={**options, "seed": seed},
+            jobs=1,
+        )
+        kept += found.setting == found.reference
+        assert found.error is None or found.error > 0
+    assert kept >= 3 if samples == 40 else kept <= 2
+
+
+def test_the_noise_of_samples_is_that_of_fresh_samples(tmp_path):
+    """The jackknife's standard error beside the spread over many draws of validation data."""
+    from trimol.search import TaskProblem, Training
+    from trimol.search._tune import standard_error
+
+    task = f"{Path(__file__).with_name('noisy_task.py')}:Noisy"
+    settings = [Setting("static", 0.1, {"weights": [w, 1 - w]}) for w in (0.5, 0.9)]
+    gains, errors = [], []
+    for seed in range(20):
+        problem = TaskProblem(
+            task, tmp_path / str(seed), steps=30, options={"validation": 50, "seed": seed}, jobs=1
+        )
+        points = problem.train([Training(setting, 0) for setting in settings])
+        groups = [problem.points_without_parts(setting, 0) for setting in settings]
+        gains.append(points[1]["a"] - points[0]["a"])
+        errors.append(standard_error([b["a"] - a["a"] for a, b in zip(*groups, strict=True)]))
+    assert fmean(errors) == pytest.approx(stdev(gains), rel=0.35)
 
 
 def test_a_task_is_tuned_and_its_runs_are_kept(tmp_path):

@@ -12,7 +12,7 @@ from trimol.runs.statistics import Paired
 from trimol.runs.verdict import Gain, Pair, judge
 from trimol.search._problem import Problem
 from trimol.search._sampler import OptunaSampler
-from trimol.search._score import Scorer
+from trimol.search._score import Scorer, percent
 from trimol.search._setting import Setting
 from trimol.search._space import space_of
 from trimol.search._study import BudgetStudy, Stage
@@ -148,35 +148,37 @@ class Contest:
     def _gains(self, base: Sequence[Point], own: Sequence[Point]) -> list[float]:
         """Score the method relative to the baseline's mean on test data, seed by seed."""
         scorer = Scorer(self.problem.ways, spread=self.problem.spread)
-        scorer.reference = {m: fmean(point[m] for point in base) for m in self.problem.ways}
-        tuned = self.study.scorer
-        scorer.scales = (
-            tuned.scales
-            if self.problem.spread
-            else {m: abs(value) or 1.0 for m, value in scorer.reference.items()}
+        scorer.fit(
+            [{m: fmean(point[m] for point in base) for m in self.problem.ways}], [*base, *own]
         )
+        if scorer.spread:
+            scorer.scales = self.study.scorer.scales
         return [scorer.score(b) - scorer.score(a) for a, b in zip(base, own, strict=True)]
 
     def sentence(self, answer: Answer | None) -> str:
         """Say what to do, and why, with the numbers and the budget."""
         use, settings = self.use(answer), self.settings
-        budget = f"{self.study.spent} training{'s' if self.study.spent > 1 else ''}"
+        budget = counted(self.study.spent, "training")
         static = f"{settings[BASELINE]}"
         if answer is None:
             told = self.spending.sentence if not self.spending.seeds else "no final runs to compare"
             return f"Undecided: {told} The best so far is {static}.{self._beside_current()}"
         each = len(self.study.trials[self.rival])
-        gain = _percent(answer.gain, answer.ci)
-        tuned = f"tuned with {len(self.study.trials[BASELINE])} trainings"
+        gain = percent(answer.gain, answer.ci, ratio=self.study.scorer.is_ratio)
+        tuned = f"tuned with {counted(len(self.study.trials[BASELINE]), 'training')}"
         if use == self.rival:
             return (
-                f"Use {settings[self.rival]}: with {each} trainings each, it is {gain} better than "
-                f"static weights as tuned with them ({answer.n} fresh seeds, {budget} in all)."
+                f"Use {settings[self.rival]}: with {counted(each, 'training')} each, it is better "
+                f"than static weights as tuned with them by {gain} ({answer.n} fresh seeds, "
+                f"{budget} in all)."
                 f"{self._more_tuning()}"
             )
         if use == BASELINE:
-            limit = f"no method gains more than {100 * answer.most:.2g} %"
-            told = limit if answer.gain + (answer.ci or 0) > 0 else f"{self.rival} loses {gain}"
+            most = percent(answer.most, ratio=self.study.scorer.is_ratio)
+            limit = f"{self.rival}, the best of the methods, gains at most {most}"
+            told = (
+                limit if answer.gain + (answer.ci or 0) > 0 else f"{self.rival} is worse by {gain}"
+            )
             return (
                 f"Stay with {static}, {tuned}: {told} ({answer.n} fresh seeds, {budget} in all)."
                 f"{self._beside_current()}{self._more_tuning()}"
@@ -186,9 +188,10 @@ class Contest:
         if answer.more:
             more = f"about {2 * answer.more} more trainings"
         return (
-            f"Undecided: {self.rival} is {gain} {way} than static weights, each tuned with {each} "
-            f"trainings, which {answer.n} fresh seeds cannot tell from 0 ({budget} in all); {more} "
-            f"would decide. The best static setting is {static}.{self._beside_current()}"
+            f"Undecided: {self.rival} is {way} than static weights by {gain}, each tuned with "
+            f"{counted(each, 'training')}, which {answer.n} fresh seeds cannot tell from 0 "
+            f"({budget} in all); {more} would decide. The best static setting is {static}."
+            f"{self._beside_current()}"
         )
 
     def _beside_current(self) -> str:
@@ -199,10 +202,8 @@ class Contest:
         base = next(t for t in self.study.trials[BASELINE] if t.setting == self.reference)
         if not base.is_complete:
             return " Your current setting came to no end."
-        return (
-            f" On validation data it is {100 * (best.score - base.score):.2g} % better than your "
-            "current setting."
-        )
+        gain = percent(best.score - base.score, ratio=self.study.scorer.is_ratio)
+        return f" On validation data it is better than your current setting by {gain}."
 
     def _more_tuning(self) -> str:
         """Say whether more trials might change it: was static's best still moving, or at an end?"""
@@ -226,15 +227,14 @@ class Contest:
         return judge(pairs, self.problem.ways, baseline=BASELINE).gains
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "training"), counted(5, "training")
+    ('1 training', '5 trainings')
+    """
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _best_score(trials: Sequence[Trial]) -> float:
     return max((trial.score for trial in trials), default=-math.inf)
-
-
-def _percent(gain: float, ci: float | None) -> str:
-    """A gain with its interval.
-
-    >>> _percent(0.123, 0.041), _percent(-0.02, None)
-    ('12 ± 4.1 %', '2 %')
-    """
-    half = "" if ci is None else f" ± {100 * ci:.2g}"
-    return f"{100 * abs(gain):.2g}{half} %"

@@ -36,9 +36,11 @@ from trimol.training._kept import task_kept
 from trimol.training._repeat import EARLY, check_repeats, check_resumed
 from trimol.training._replicable import NotReplicable
 from trimol.training._run_watch import watched
+from trimol.training.assessment import scored_in_parts
 from trimol.training.loop import decay, remedy, whereabouts
 from trimol.training.records import Record
 
+PARTS = 10  # of validation data, each left out once: how much do the samples matter?
 Measured = tuple[Record, Tensor | None]  # and ∇F_S(λ − λ*_ρ)
 Result = Measured | Diverged  # of a run whose losses or gradients over its data are not finite
 
@@ -381,7 +383,18 @@ class Execution:
                 took=share,
                 task=self.program.task,
                 unrepeatable=self.program.unrepeatable,
+                parts=self._parts(place),
             )
+
+    def _parts(self, place: int) -> list[Record]:
+        """Score a run that is only looked at on validation data without a tenth of them each."""
+        data = self.program.data(place).validation
+        if data is None or not self.config.validation_only:
+            return []
+        task, model = self.program.task, self.program.module(place)
+        judged = {name for own in task.goals.values() for name in own} or {*task.objectives}
+        each = scored_in_parts(task, model, data, PARTS, device=whereabouts().device)
+        return [{name: value for name, value in own.items() if name in judged} for own in each]
 
 
 class _Alone:

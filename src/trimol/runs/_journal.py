@@ -143,6 +143,7 @@ class Journal:
         took: dict[str, float],
         task: Task,
         unrepeatable: str,
+        parts: list[Record],
     ) -> None:
         """Write the last files."""
         self.write_tables()
@@ -159,6 +160,7 @@ class Journal:
             "task": task.name,
             **({"goals": {name: dict(own) for name, own in goals.items()}} if goals else {}),
             **({"unrepeatable": unrepeatable} if unrepeatable else {}),
+            **({"without_parts": parts} if parts else {}),
             "digests": {name: own for name, own in self.digests.items() if name in store.LAST},
         }
         self._write(write_json, store.SUMMARY, summary)

@@ -120,7 +120,9 @@ class TaskProblem:
         self.ways: Mapping[str, Better] = named or dict.fromkeys(made.objectives, "lower")
         self.spread = bool(named)
         self._rate, self._jobs, self._on, self._watch = lr, at_a_time(jobs, on), on, watch
-        self.runs: dict[tuple[str, int], StoredRun] = {}  # final ones, by setting and seed
+        # By setting and seed: final ones, and those on validation data.
+        self.runs: dict[tuple[str, int], StoredRun] = {}
+        self.trial_runs: dict[tuple[str, int], StoredRun] = {}
 
     def rate(self, method: str) -> float:
         """Return the learning rate to begin with: static weights', for all methods."""
@@ -191,10 +193,15 @@ class TaskProblem:
     def _outcome(self, training: Training, run: StoredRun | Diverged) -> Outcome:
         if isinstance(run, Diverged):
             return Failure(run)
-        if training.final:
-            self.runs[training.setting.key, training.seed] = run
+        kept = self.runs if training.final else self.trial_runs
+        kept[training.setting.key, training.seed] = run
         found = numbers(run.record) if training.final else _validated(run.record)
         return checked_point(found, self.ways)
+
+    def points_without_parts(self, setting: Setting, seed: int) -> list[Point]:
+        """Return a trial's metrics without a tenth of the validation data at a time."""
+        summary = self.trial_runs[setting.key, seed].summary or {}
+        return list(summary.get("without_parts", ()))
 
 
 class FunctionProblem:

@@ -1,5 +1,6 @@
 """One number for a training's metrics, larger is better."""
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
@@ -8,41 +9,94 @@ from trimol.search._trial import Point, Trial, TrialState
 from trimol.tasks.task import Better
 
 Ways = Mapping[str, Better]
+TINY = 1e-9  # of the reference: smaller values count as this, so that 0 has a logarithm
 
 
 class Scorer:
     """Scores metrics relative to the baseline's first complete trial.
 
-    The score is the mean over metrics of how much better than there the value is, over its scale:
-    its size there, or, for metrics that trade against each other (``spread``), how far apart the
-    Pareto-optimal baseline trials lie. So 0.1 is 10 % better.
+    The score is the mean over metrics of how much better than there the value is: the logarithm of
+    their ratio, so that 0.1 is about 10 %, and a loss that is a thousand times as large does not
+    outweigh all others. Two kinds of metrics have differences in place of ratios: those that trade
+    against each other (``spread``), relative to how far apart the Pareto-optimal baseline trials
+    lie, and those that are not above 0, relative to their size.
 
     Args:
         ways: The metrics, and which way is better.
-        spread: Whether scales are spreads.
+        spread: Whether metrics trade against each other.
     """
 
     def __init__(self, ways: Ways, *, spread: bool = False) -> None:
-        self.ways, self.spread = ways, spread
+        self.ways, self.spread = ways, spread and len(ways) > 1
         self.reference: Point = dict.fromkeys(ways, 0.0)
         self.scales: Point = dict.fromkeys(ways, 1.0)
+        self.ratios: frozenset[str] = frozenset()
 
-    def fit(self, points: Sequence[Point]) -> None:
-        """Set reference and scales by the metrics of the baseline's complete trials."""
+    def fit(self, points: Sequence[Point], others: Sequence[Point] = ()) -> None:
+        """Set reference and scales by the baseline's points; all points decide on ratios."""
         if points:
             self.reference = points[0]
             sizes = {m: abs(points[0][m]) or 1.0 for m in self.ways}
             self.scales = units(points, self.ways, sizes, spread=self.spread)
+            seen = [*points, *others]
+            self.ratios = frozenset(
+                m
+                for m in self.ways
+                if not self.spread and points[0][m] > 0 and all(own[m] >= 0 for own in seen)
+            )
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether all of the score is logarithms of ratios."""
+        return len(self.ratios) == len(self.ways)
 
     def score(self, point: Point) -> float:
-        """Return the score of one training's metrics."""
+        """Return the score of one training's metrics.
+
+        >>> scorer = Scorer({"loss": "lower"})
+        >>> scorer.fit([{"loss": 2.0}])
+        >>> round(scorer.score({"loss": 1.8}), 3), round(scorer.score({"loss": 2000.0}), 3)
+        (0.105, -6.908)
+        """
         return fmean(
-            (1 if way == "higher" else -1) * (point[m] - self.reference[m]) / self.scales[m]
+            (1 if way == "higher" else -1) * self._change(m, point[m])
             for m, way in self.ways.items()
         )
+
+    def _change(self, metric: str, value: float) -> float:
+        before = self.reference[metric]
+        if metric in self.ratios:
+            return math.log(max(value / before, TINY))
+        return (value - before) / self.scales[metric]
 
     def update(self, trials: Sequence[Trial]) -> None:
         """Score complete trials anew: the mean over their seeds."""
         for trial in trials:
             if trial.state is TrialState.COMPLETE:
                 trial.score = fmean(map(self.score, trial.points.values()))
+
+
+def percent(gain: float, ci: float | None = None, *, ratio: bool = True) -> str:
+    """Say a difference of two scores in words, without its sign.
+
+    Args:
+        gain: The difference.
+        ci: Half of its interval.
+        ratio: Whether scores are logarithms of ratios; large ones are said as factors.
+
+    >>> print(percent(0.12, 0.04), percent(-0.12), percent(0.12, ratio=False), sep=", ")
+    11 ± 3.5 %, 13 %, 12 %
+    >>> print(percent(-1.2, 0.4))
+    a factor of 3.3 (2.2 to 5)
+    """
+    if ratio and abs(gain) > _FACTORS:
+        ends = [math.exp(min(abs(gain) + way * (ci or 0), 700)) for way in (-1, 1)]
+        return f"a factor of {math.exp(min(abs(gain), 700)):.2g}" + (
+            "" if ci is None else f" ({ends[0]:.2g} to {ends[1]:.2g})"
+        )
+    share, slope = (abs(math.expm1(-gain)), math.exp(-gain)) if ratio else (abs(gain), 1.0)
+    half = "" if ci is None else f" ± {100 * ci * slope:.2g}"
+    return f"{100 * share:.2g}{half} %"
+
+
+_FACTORS = 0.6  # from here on, a change is said as a factor

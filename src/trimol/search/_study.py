@@ -122,7 +122,8 @@ class BudgetStudy:
         """Set the scales by the baseline's trials, and score all by them."""
         base = self.trials.get(BASELINE) or next(iter(self.trials.values()))
         complete = [trial for trial in base if trial.is_complete]
-        self.scorer.fit([mean_point(trial) for trial in complete])
+        all_points = [p for own in self.trials.values() for t in own for p in t.points.values()]
+        self.scorer.fit([mean_point(trial) for trial in complete], all_points)
         for method, trials in self.trials.items():
             self.scorer.update(trials)
             self.samplers[method].tell(trials)

@@ -155,11 +155,45 @@ def scored(
         (['cross-entropy', 'MSE', 'Huber'], ['accuracy'])
     """
 
-    def both(model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        own = {f"metric/{name}": value for name, value in answers.tally(task, model, batch).items()}
-        return own | _loss_tally(task, model, batch)
+    return _scores(task, _sums(task, model, data, partial(_both_tallies, task), device))
 
-    sums = _sums(task, model, data, both, device)
+
+def scored_in_parts(
+    task: Task,
+    model: nn.Module,
+    data: Batch,
+    parts: int,
+    *,
+    device: torch.device | str = "cpu",
+) -> list[dict[str, float]]:
+    """Return losses and metrics by name without one part of the data at a time (the jackknife).
+
+    It takes one pass over the data: a part's share of each sum is subtracted from the whole.
+
+    Example:
+        >>> from trimol.tasks import get
+        >>> task = get("digits")()
+        >>> len(scored_in_parts(task, task.model(), task.data().test, 10))
+        10
+    """
+    tally = partial(_both_tallies, task)
+    count = min(parts, len(data[0]))
+    each = [
+        _sums(task, model, tuple(tensor[at::count] for tensor in data), tally, device)
+        for at in range(count)
+    ]
+    whole = {name: torch.stack([own[name] for own in each]).sum(0) for name in each[0]}
+    others = [{name: whole[name] - own[name] for name in whole} for own in each]
+    scores = [_scores(task, sums) for sums in others if count > 1]
+    return [{**losses, **own} for losses, own in scores]
+
+
+def _both_tallies(task: Task, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+    own = {f"metric/{name}": value for name, value in answers.tally(task, model, batch).items()}
+    return own | _loss_tally(task, model, batch)
+
+
+def _scores(task: Task, sums: Mapping[str, Tensor]) -> tuple[dict[str, float], dict[str, float]]:
     own = {key.removeprefix("metric/"): v for key, v in sums.items() if key.startswith("metric/")}
     return _means(task, sums), _concluded(task, own)
 
