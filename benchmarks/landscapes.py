@@ -99,16 +99,20 @@ class Landscape:
         }
 
     def gain_of(self, base: Setting, own: Setting, *, planted: bool = True) -> float:
-        """Return the true gain of one setting over another, as `diagnose` scores it."""
-        both = (self._expected(each, planted) for each in (base, own))
-        return self._score(*both)
+        """Return the true gain of one setting over another, as `diagnose` scores it.
+
+        That is the mean over metrics of the logarithm of their ratio.
+        """
+        return self._score(*(self._expected(each, planted) for each in (base, own)))
 
     def noise_of(self, base: Setting, own: Setting, count: int = 200) -> float:
         """Return the standard deviation of the gain from seed to seed."""
         seeds = range(-count, 0)  # no diagnosis has these
-        middle = self._expected(base, True)
-        drawn = [[list(self(s, seed, True).values()) for s in (base, own)] for seed in seeds]
-        return stdev(self._score(a, b, middle) for a, b in drawn)
+        drawn = (
+            [[math.log(v) for v in self(s, seed, True).values()] for s in (base, own)]
+            for seed in seeds
+        )
+        return stdev(self._score(a, b) for a, b in drawn)
 
     def _collapsed(self, setting: Setting) -> float:
         """Return the chance that a training collapses."""
@@ -116,16 +120,17 @@ class Landscape:
         return COLLAPSED if all_do or (methods_do and not setting.weights) else 0.0
 
     def _expected(self, setting: Setting, planted: bool) -> list[float]:
-        """Return the metrics' means, with collapses; only where lower is better."""
-        mean = 1 + LOST * self._collapsed(setting)
-        return [mean * level for level in self.levels(setting, planted=planted)]
-
-    def _score(
-        self, base: Sequence[float], own: Sequence[float], scale: Sequence[float] | None = None
-    ) -> float:
+        """Return the means of the metrics' logarithms, with collapses, but for what all share."""
+        of_noise = self.noise**2 / 2 * (1 - (1 + LOST) ** -2)
+        lost = self._collapsed(setting) * (math.log(1 + LOST) + of_noise)
         signs = [1 if way == "lower" else -1 for way in self.goals.values()]
-        each = zip(signs, base, own, scale or base, strict=True)
-        return fmean(sign * (a - b) / c for sign, a, b, c in each)
+        levels = self.levels(setting, planted=planted)
+        return [math.log(level) + sign * lost for sign, level in zip(signs, levels, strict=True)]
+
+    def _score(self, base: Sequence[float], own: Sequence[float]) -> float:
+        """Score one setting's logarithms of metrics relative to another's."""
+        signs = [1 if way == "lower" else -1 for way in self.goals.values()]
+        return fmean(sign * (a - b) for sign, a, b in zip(signs, base, own, strict=True))
 
     def _random(self, what: str) -> float:
         return random.Random(f"{self.name} {what}").random()

@@ -12,6 +12,8 @@ budget*: the mean of that over all diagnoses of the landscape with this budget, 
 is part of what a budget comes to.
 
 *Known* answers (``known_answers.py``): real trainings. A seed names a task's data and its runs.
+What endless tuning comes to is known; the truth of the choice is found by brute force, by training
+the two settings that were chosen with many more seeds.
 
 Each finished diagnosis is a file in DIR; its runs are deleted. A stopped script resumes.
 """
@@ -25,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from known_answers import ANSWERS, STATIC, Answer
@@ -38,7 +40,9 @@ from trimol.compare._answer import LEVEL, SMALL, detectable
 from trimol.runs import _storage as files
 from trimol.runs._environment import environment, now
 from trimol.runs.statistics import quantile
-from trimol.search import Setting
+from trimol.search import Setting, TaskProblem, Training
+from trimol.search._problem import Failure
+from trimol.search._score import Scorer
 
 BY_NAME = {answer.name: answer for answer in ANSWERS}
 SHAPES = {landscape.name: landscape for landscape in LANDSCAPES}
@@ -48,6 +52,7 @@ GAINS: tuple[float | str, ...] = (0.0, 0.02, 0.05, 0.1, 0.2, LIMIT)
 NEAR = (0.7, 0.9)  # chances of being found that gains near that limit have
 REPLICATIONS = 3  # with a budget of 100; with smaller ones, more
 APART = 1000  # between the seeds of two diagnoses
+MANY = 40  # seeds of the brute force truth
 KNOWN = 30  # the budget of the tasks with known answers
 Row = dict[str, Any]
 
@@ -94,7 +99,7 @@ def landscape_of(case: Case) -> Landscape:
     gain = case.gain
     if isinstance(gain, str):
         start = Setting(STATIC, RATE, {"weights": [1.0] * shape.objectives}), Setting(OTHER, RATE)
-        gain = shape.noise_of(*start) * detectable(Spending(case.budget, 2).seeds)
+        gain = -math.expm1(-shape.noise_of(*start) * detectable(Spending(case.budget, 2).seeds))
     return replace(shape, name=f"{case.name} {case.gain} {case.budget}", gain=gain)
 
 
@@ -120,7 +125,6 @@ def _planted(case: Case) -> Row:
         "said": found.answer.gain,
         "ci": found.answer.ci,
         "seeds": found.answer.n,
-        "factor": shape.gain if rival == PLANTED else 0.0,
         "truth": shape.gain_of(*pair),
         "by_tuning": shape.gain_of(*pair, planted=False),
         "noise": shape.noise_of(*pair),
@@ -138,8 +142,9 @@ def with_truth(found: Sequence[Row]) -> list[Row]:
     for row in told:
         alike = [r for r in told if (r["name"], r["budget"]) == (row["name"], row["budget"])]
         cell = [r for r in alike if r["gain"] == row["gain"]]
-        left = fmean(1 - r["by_tuning"] for r in alike) * fmean(1 - r["factor"] for r in cell)
-        rows.append({**row, "of_budget": 1 - left, "promised": chance(row)})
+        planted = fmean(r["truth"] - r["by_tuning"] for r in cell)
+        truth = fmean(r["by_tuning"] for r in alike) + planted
+        rows.append({**row, "of_budget": truth, "promised": chance(row)})
     return rows
 
 
@@ -206,17 +211,22 @@ def planted_rows(found: Sequence[Row]) -> list[Row]:
 
 def _known(case: Case, folder: Path) -> Row:
     answer = BY_NAME[case.name]
-    given: dict[str, Any] = {
+    options = {**answer.options, **({"seed": case.seed} if answer.seeded else {})}
+    given: dict[str, Any] = {"steps": answer.steps, "batch_size": answer.batch_size, "jobs": 1}
+    asked: dict[str, Any] = {
         "folder": folder,
         "methods": answer.methods,
-        "task_options": {**answer.options, **({"seed": case.seed} if answer.seeded else {})},
-        "steps": answer.steps,
-        "batch_size": answer.batch_size,
+        "task_options": options,
         "seed": APART * case.seed,
-        "jobs": 1,
     }
-    first = diagnose(answer.task, check_only=True, **given)
-    found = diagnose(answer.task, budget=case.budget, **given)
+    first = diagnose(answer.task, check_only=True, **given, **asked)
+    found = diagnose(answer.task, budget=case.budget, **given, **asked)
+    truth: Row = {}
+    final = found.evidence["trial"]["contenders"]
+    rival = next((n for n in final if n != STATIC and final[n]["seeds"]), None)
+    if rival is not None:
+        problem = TaskProblem(answer.task, folder, options=options, **given)
+        truth = true_gain(problem, found.settings[STATIC], found.settings[rival])
     shutil.rmtree(folder)
     assert first.look is not None
     assert found.look is not None
@@ -226,7 +236,24 @@ def _known(case: Case, folder: Path) -> Row:
         "warnings": sorted({*first.look.warnings, *found.look.warnings}),
         "use": found.use,
         "spent": found.spent,
+        "said": None if found.answer is None else found.answer.gain,
+        "ci": None if found.answer is None else found.answer.ci,
+        **truth,
     }
+
+
+def true_gain(problem: TaskProblem, base: Setting, own: Setting) -> Row:
+    """Train two settings with many seeds that no diagnosis has: the gain and its standard error."""
+    seeds = range(APART // 2, APART // 2 + MANY)
+    points = []
+    for setting in (base, own):
+        outcomes = problem.train([Training(setting, seed, final=True) for seed in seeds])
+        points.append([point for point in outcomes if not isinstance(point, Failure)])
+    pairs = list(zip(*points, strict=False))
+    scorer = Scorer(problem.ways)
+    scorer.fit([pairs[0][0]], [point for pair in pairs for point in pair])
+    gains = [scorer.score(b) - scorer.score(a) for a, b in pairs]
+    return {"truth": fmean(gains), "error": stdev(gains) / math.sqrt(len(gains))}
 
 
 def right_regime(answer: Answer, found: Mapping[str, Any], of: str = "regime") -> bool:
@@ -258,6 +285,16 @@ def known_row(name: str, found: Sequence[Row]) -> Row:
         "uses": dict(Counter(each["use"] for each in found).most_common()),
         "right_use": STATIC if answer.static else "a method",
         **{end: ends[end] for end in ("right", "undecided", "wrong")},
+        "truths": [each.get("truth") for each in found],
+        # By the truth of the choice: is it clearly (two standard errors) the other way?
+        "false use": sum(
+            each["use"] in answer.methods and each["truth"] + 2 * each["error"] < 0
+            for each in found
+        ),
+        "false stay": sum(
+            each["use"] == STATIC and each.get("truth", 0) - 2 * each.get("error", 0) > SMALL
+            for each in found
+        ),
     }
 
 
