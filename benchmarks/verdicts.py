@@ -313,7 +313,7 @@ def cases(replications: int, seeds: int) -> list[Case]:
         if seed <= counts[budget]
     ]
     known = [Case("known", name, KNOWN, seed) for seed in range(seeds) for name in BY_NAME]
-    return planted + known
+    return known + planted
 
 
 def study(work: Path, wanted: Sequence[Case], command: str) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from trimol.runs._diagnosis_file import FILE
 from trimol.runs._storage import StoreError
 
 
-def gain(method, metric, mean, *, budget="samples", way="lower", **more):
+def gain(method, metric, mean, *, way="lower", **more):
     return {
-        "method": method, "metric": metric, "budget": budget, "way": way, "base": -2.0,
-        "scale": 2.0, "mean": mean, "ci": 0.1, "wide": 0.2, "n": 5, "p": 0.01,
+        "method": method, "metric": metric, "way": way, "base": -2.0, "mean": mean,
+        "ci": 0.1, "wide": 0.2, "n": 5, "p": 0.01,
         "share": mean / 2, "better": False, "worse": False,
     } | more  # fmt: skip
 
@@ -27,7 +27,7 @@ def gain(method, metric, mean, *, budget="samples", way="lower", **more):
 def contender(kind, **setting):
     return {
         "setting": {"lr": 0.1, "hyperparameters": setting, "task_options": {}, "schedule": None},
-        "trials": 9, "cost": 1.5, "steps_at_equal_time": 10, "seeds": 5, "kind": kind,
+        "trials": 9, "cost": 1.5, "seeds": 5, "kind": kind,
     }  # fmt: skip
 
 
@@ -61,10 +61,7 @@ CONTENT = {
             "gains": [
                 gain("modo", "a", 0.5, better=True),
                 gain("modo", "hit", -0.4, way="higher", worse=True),
-                gain("modo", "a", -0.3, budget="time"),
             ],
-            "hypervolume": {"static": {"value": 0.5, "low": 0.4, "high": 0.6}},
-            "reference": {"a": 1.0, "hit": 0.5},
             "points": {
                 "static": [{"a": 1.0, "hit": 0.5}, {"a": 2.0, "hit": 0.4}, {"a": 2.0, "hit": 0.9}],
                 "modo": [],
@@ -85,24 +82,24 @@ def without_trial():
 
 def test_differences_have_the_metrics_own_sign():
     table = gains(CONTENT)
-    assert table.columns == ("method", "metric", "static", "at equal samples", "at equal time")
+    assert table.columns == ("method", "metric", "static", "difference")
     assert table.rows == (
-        ("modo", "a ↓", "−2", "−0.50 ± 0.10 ▲", "0.30 ± 0.10"),
-        ("modo", "hit ↑", "−2", "−0.40 ± 0.10 ▼", "–"),
+        ("modo", "a ↓", "−2", "−0.50 ± 0.10 ▲"),
+        ("modo", "hit ↑", "−2", "−0.40 ± 0.10 ▼"),
     )
 
 
 def test_what_was_chosen():
-    first, second = chosen(CONTENT).rows
-    assert first == ("static", "weights (0.25, 0.75), step size 0.1", "9", "1.5",
-                     "0.5 (0.4 to 0.6)")  # fmt: skip
-    assert second[-1] == "–"
+    unknown = copy.deepcopy(CONTENT)
+    unknown["evidence"]["trial"]["contenders"]["modo"]["cost"] = None
+    first, second = chosen(unknown).rows
+    assert first == ("static", "weights (0.25, 0.75), learning rate 0.1", "9", "1.5")
+    assert second[-1] == "–"  # nobody measured it
 
 
 def test_remarks_say_what_a_reader_must_know():
     told = " ".join(remarks(CONTENT))
     for text in (
-        "a 1 and hit 0.5",
         "3 samples of train",
         "The time was up.",
         "it diverged",
@@ -112,24 +109,13 @@ def test_remarks_say_what_a_reader_must_know():
     assert remarks(without_trial()) == ["beware"]
 
 
-def test_hypervolumes_of_unequal_numbers_of_settings_are_said_to_be():
-    assert "all settings tried" not in " ".join(remarks(CONTENT))
-    uneven = copy.deepcopy(CONTENT)
-    uneven["evidence"]["trial"]["contenders"]["modo"]["trials"] = 12
-    assert "all settings tried, 9 of static and 12 of modo" in " ".join(remarks(uneven))
-
-
 def test_right_of_zero_is_better_in_the_forest():
     bars = Diagnosed(CONTENT).bars
-    assert [(b.metric, b.timed, b.mean) for b in bars] == [
-        ("a", False, 0.25),
-        ("hit", False, -0.2),
-        ("a", True, -0.15),
-    ]
+    assert [(b.metric, b.mean) for b in bars] == [("a", 0.25), ("hit", -0.2)]
     assert bars[0].low == pytest.approx(0.2)
     drawn = plots.forest(bars, looks(["modo"]))
-    assert [trace.x[0] for trace in drawn.data] == pytest.approx([25, -20, -15])
-    assert [trace.y[0] for trace in drawn.data] == [0, 1, 2]
+    assert [trace.x[0] for trace in drawn.data] == pytest.approx([25, -20])
+    assert [trace.y[0] for trace in drawn.data] == [0, 1]
 
 
 def test_dominated_settings_are_hollow():

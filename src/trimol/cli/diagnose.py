@@ -172,9 +172,9 @@ def _show(found: "Diagnosis", out: Path) -> None:
     table, settings = gains(content), chosen(content)
     if table is not None and settings is not None:
         console.print(tables.plain(table))
-        for name, setting, trials, cost, reached in settings.rows:
-            told = f"{name}: {setting}; {trials} trials, cost {cost}"
-            told += "" if reached == number(None) else f", hypervolume {reached}"
+        for name, setting, trials, cost in settings.rows:
+            told = f"{name}: {setting}; {trials} trials"
+            told += "" if cost == number(None) else f", cost {cost}"
             console.print(fill(told, console.width, initial_indent="  ", subsequent_indent="    "))
         console.print()
     for line in remarks(content):

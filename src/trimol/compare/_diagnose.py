@@ -253,16 +253,13 @@ def _evidence(contest: Contest, answer: Answer | None) -> dict[str, Any]:
                 },
                 "command": setting.command(task) if task else "",
                 "trials": len(study.trials[name]),
-                "cost": costs.get(name, 1.0),
-                "steps_at_equal_time": getattr(problem, "steps", 0),
+                "cost": costs.get(name),
                 "seeds": len(finals.get(name, ())),
                 "kind": "baseline" if name == BASELINE else _kind(name, contest, answer),
             }
             for name, setting in settings.items()
         },
         "gains": [_of_gain(gain) for gain in (contest.metric_gains() if finals else ())],
-        "hypervolume": {},
-        "reference": study.scorer.reference,
         "points": {
             name: [mean_point(trial) for trial in trials if trial.is_complete]
             for name, trials in study.trials.items()

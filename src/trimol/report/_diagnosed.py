@@ -9,12 +9,11 @@ from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_valid
 from pydantic_core import PydanticCustomError
 
 from trimol.maths.fronts import nondominated
-from trimol.report._numbers import count, interval, listed, number
+from trimol.report._numbers import count, interval, number
 from trimol.report._summary import Table
-from trimol.runs._candidates import Candidate
-from trimol.runs._sentences import setting
 from trimol.runs._storage import StoreError
 from trimol.runs.config import one_line
+from trimol.search._setting import Setting
 from trimol.training.loop import Schedule
 
 BETTER, WORSE = "▲", "▼"
@@ -27,10 +26,8 @@ class GainFacts(BaseModel):
 
     method: str
     metric: str
-    budget: Literal["samples", "time"]
     way: Literal["higher", "lower"]
     base: FiniteFloat
-    scale: FiniteFloat
     mean: FiniteFloat
     ci: float | None
     wide: float | None
@@ -47,14 +44,14 @@ class GainFacts(BaseModel):
 
 
 class SettingFacts(BaseModel):
-    """A candidate (`trimol.runs.Candidate`) as stored."""
+    """A setting (`trimol.search.Setting`) as stored."""
 
     lr: FiniteFloat
     hyperparameters: dict[str, float | str | list[float] | None]
     schedule: Schedule | None
 
     def __str__(self) -> str:
-        return setting(Candidate(self.lr, self.hyperparameters, schedule=self.schedule))
+        return Setting("", self.lr, self.hyperparameters, self.schedule).values
 
 
 class ContenderFacts(BaseModel):
@@ -62,18 +59,9 @@ class ContenderFacts(BaseModel):
 
     setting: SettingFacts
     trials: int
-    cost: float
-    steps_at_equal_time: int
+    cost: float | None
     seeds: int
     kind: str
-
-
-class Reach(BaseModel):
-    """A hypervolume with its interval."""
-
-    value: float
-    low: float | None
-    high: float | None
 
 
 class TrialFacts(BaseModel):
@@ -82,8 +70,6 @@ class TrialFacts(BaseModel):
     metrics: Annotated[dict[str, Literal["higher", "lower"]], Field(min_length=1)]
     contenders: dict[str, ContenderFacts]
     gains: list[GainFacts]
-    hypervolume: dict[str, Reach]
-    reference: dict[str, float]
     points: dict[str, list[dict[str, FiniteFloat]]]
     held_out: int
     notes: list[str]
@@ -133,7 +119,6 @@ class Bar:
 
     label: str
     metric: str
-    timed: bool
     mean: FiniteFloat
     low: float
     high: float
@@ -190,13 +175,12 @@ class Diagnosed:
             Bar(
                 label=gain.method,
                 metric=gain.metric,
-                timed=gain.budget == "time",
-                mean=gain.mean / gain.scale,
-                low=(gain.mean - (gain.ci or 0.0)) / gain.scale,
-                high=(gain.mean + (gain.ci or 0.0)) / gain.scale,
+                mean=gain.mean / abs(gain.base),
+                low=(gain.mean - (gain.ci or 0.0)) / abs(gain.base),
+                high=(gain.mean + (gain.ci or 0.0)) / abs(gain.base),
             )
             for gain in (self.trial.gains if self.trial else ())
-            if gain.scale > 0
+            if gain.base
         ]
 
     @property
@@ -256,28 +240,20 @@ def facts(content: Mapping[str, Any]) -> TrialFacts | None:
 
 
 def gains(content: Mapping[str, Any]) -> Table | None:
-    """Each method's difference from the baseline on test data, at equal samples and equal time."""
+    """Each method's difference from the baseline on test data."""
     found = facts(content)
     if found is None:
         return None
     base = next((name for name, own in found.contenders.items() if own.kind == "baseline"), "")
-    cells = {(gain.method, gain.metric, gain.budget): gain for gain in found.gains}
     rows = tuple(
-        (
-            method,
-            f"{metric} {ARROWS[way]}",
-            number(next(g.base for g in found.gains if g.metric == metric)),
-            *(_difference(cells.get((method, metric, budget))) for budget in ("samples", "time")),
-        )
-        for method in dict.fromkeys(gain.method for gain in found.gains)
-        for metric, way in found.metrics.items()
-        if any(gain.metric == metric for gain in found.gains)
+        (gain.method, f"{gain.metric} {ARROWS[gain.way]}", number(gain.base), _difference(gain))
+        for gain in found.gains
     )
-    return Table(("method", "metric", base, "at equal samples", "at equal time"), rows)
+    return Table(("method", "metric", base, "difference"), rows)
 
 
 def chosen(content: Mapping[str, Any]) -> Table | None:
-    """What was chosen of each contender, the cost of a step, and the hypervolume it reaches."""
+    """What was chosen of each method, and the cost of a step."""
     found = facts(content)
     if found is None:
         return None
@@ -287,11 +263,10 @@ def chosen(content: Mapping[str, Any]) -> Table | None:
             str(own.setting),
             str(own.trials),
             number(own.cost, 2),
-            _reach(found.hypervolume.get(name)),
         )
         for name, own in found.contenders.items()
     )
-    return Table(("chosen on validation data", "setting", "trials", "cost", "hypervolume"), rows)
+    return Table(("chosen on validation data", "setting", "trials", "cost"), rows)
 
 
 def remarks(content: Mapping[str, Any]) -> list[str]:
@@ -312,13 +287,8 @@ def notes(content: Mapping[str, Any]) -> list[str]:
     lines = [
         f"Differences from the baseline on test data; ↑ higher is better, ↓ lower is better. "
         f"{BETTER} is better and {WORSE} worse beyond noise; ± is the 95 % interval of each "
-        "difference alone. A cost is that of a step beside the baseline's. Where a step costs the "
-        "same, equal time is equal samples."
+        "difference alone. A cost is that of a step, compared with the baseline's."
     ]
-    if found.hypervolume:
-        corner = listed([f"{name} {number(value)}" for name, value in found.reference.items()])
-        lines.append(f"The hypervolume counts from the reference point {corner}, the medians.")
-        lines += _uneven(found.contenders)
     if found.held_out:
         lines.append(
             f"The task has no validation data: {count(found.held_out, 'sample')} of train served "
@@ -344,30 +314,9 @@ def _once(said: Iterable[str], names: Collection[str]) -> list[str]:
     return [f"{', '.join(own)}: {text}" if own else text for text, own in found.items()]
 
 
-def _uneven(contenders: Mapping[str, ContenderFacts]) -> list[str]:
-    """That hypervolumes are of unequal numbers of settings, where they are."""
-    if len({own.trials for own in contenders.values()}) == 1:
-        return []
-    numbers = listed([f"{own.trials} of {name}" for name, own in contenders.items()])
-    return [
-        f"It is that of all settings tried, {numbers}: more of them can only reach more, and the "
-        "search around the best goes on as long as it gains."
-    ]
-
-
-def _difference(gain: GainFacts | None) -> str:
-    if gain is None:
-        return number(None)
+def _difference(gain: GainFacts) -> str:
     mark = f" {BETTER}" if gain.better else f" {WORSE}" if gain.worse else ""
     return f"{interval(gain.sign * gain.mean, gain.ci)}{mark}"
-
-
-def _reach(reach: Reach | None) -> str:
-    if reach is None:
-        return number(None)
-    if reach.low is None or reach.high is None:
-        return number(reach.value)
-    return f"{number(reach.value)} ({number(reach.low)} to {number(reach.high)})"
 
 
 def _lower(points: Sequence[Mapping[str, float]], ways: Mapping[str, str]) -> list[list[float]]:

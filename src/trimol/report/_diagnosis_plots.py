@@ -13,12 +13,12 @@ ROW, LEAST = 26, 180  # the height of a row of the forest, and of all of it, in 
 
 def forest(bars: Sequence[Bar], looks: Mapping[str, Look]) -> Any:
     """A row for every method and metric: the gain in per cent, with its 95 % interval."""
-    rows = list(dict.fromkeys((bar.metric, bar.label, bar.timed) for bar in bars))
-    names = [plain(f"{metric} · {label}{_budget(timed)}") for metric, label, timed in rows]
+    rows = list(dict.fromkeys((bar.metric, bar.label) for bar in bars))
+    names = [plain(f"{metric} · {label}") for metric, label in rows]
     traces = [
         {
             "x": [100 * bar.mean],
-            "y": [rows.index((bar.metric, bar.label, bar.timed))],
+            "y": [rows.index((bar.metric, bar.label))],
             "error_x": {
                 "type": "data",
                 "symmetric": False,
@@ -29,7 +29,7 @@ def forest(bars: Sequence[Bar], looks: Mapping[str, Look]) -> Any:
             "mode": "markers",
             "marker": {
                 "color": looks[bar.label].colour,
-                "symbol": looks[bar.label].symbol + ("-open" if bar.timed else ""),
+                "symbol": looks[bar.label].symbol,
                 "size": 8,
             },
             "hovertemplate": "%{x:.3g} %<extra></extra>",
@@ -57,7 +57,7 @@ def forest(bars: Sequence[Bar], looks: Mapping[str, Look]) -> Any:
 
 def height(bars: Sequence[Bar]) -> int:
     """How high a forest is, in pixels."""
-    return max(LEAST, 70 + ROW * len({(bar.metric, bar.label, bar.timed) for bar in bars}))
+    return max(LEAST, 70 + ROW * len({(bar.metric, bar.label) for bar in bars}))
 
 
 def reached(figure: Reached, looks: Mapping[str, Look]) -> Any:
@@ -103,10 +103,6 @@ def _scaled(metric: str, values: Iterable[Sequence[float]]) -> dict[str, Any]:
         "exponentformat": "power",
         "automargin": True,
     }
-
-
-def _budget(timed: bool) -> str:
-    return " (equal time)" if timed else ""
 
 
 def _meta(label: str) -> dict[str, str]:

@@ -46,7 +46,7 @@ KINDS = {".svg": "image/svg+xml", ".png": "image/png"}
 FOREST = "Differences from static weighting"
 FOREST_NOTE = (
     "On test data, seed by seed, as a share of the baseline's number: right of 0 is better. Bars "
-    "are 95 % intervals of each difference alone; hollow marks are runs of equal time."
+    "are 95 % intervals of each difference alone."
 )
 REACHED = "What the settings reach"
 REACHED_NOTE = (

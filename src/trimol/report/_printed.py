@@ -194,7 +194,7 @@ def _along(axis: Axis, values: Sequence[Any]) -> list[Any]:
 
 def forest(bars: Sequence[Bar], looks: Mapping[str, Look]) -> dict[str, bytes]:
     """A row for every method and metric: the gain in per cent, with its 95 % interval."""
-    names = [f"{bar.metric} · {bar.label}{' (equal time)' if bar.timed else ''}" for bar in bars]
+    names = [f"{bar.metric} · {bar.label}" for bar in bars]
     labels = [bar.label for bar in bars]
     with _drawing():
         canvas, (ax,) = _panels(
@@ -207,8 +207,7 @@ def forest(bars: Sequence[Bar], looks: Mapping[str, Look]) -> dict[str, bytes]:
         for place, bar in enumerate(bars):
             look, mean = looks[bar.label], 100 * _drawable(bar.mean)
             ends = [[mean - 100 * _drawable(bar.low)], [100 * _drawable(bar.high) - mean]]
-            filled = "none" if bar.timed else look.colour
-            style = {"color": look.colour, "marker": look.marker, "markerfacecolor": filled}
+            style = {"color": look.colour, "marker": look.marker}
             ax.errorbar([mean], [place], xerr=ends, **style)
         ax.axvline(0, color="#444", linewidth=0.8)
         ax.set_yticks(range(len(names)), [_title(name) for name in names])

@@ -46,7 +46,7 @@ def compared(verdict: Verdict, errors: Verdict) -> list[str]:
 def _without_noise(verdict: Verdict) -> str:
     """What runs come to in which nothing is random: the differences are what they are."""
     own = {
-        method: [change(replace(gain, ci=None)) for gain in verdict.of(method, "samples")]
+        method: [change(replace(gain, ci=None)) for gain in verdict.of(method)]
         for method in verdict.methods
     }
     told = "; ".join(f"{method} {_listed(texts)}" for method, texts in own.items())
@@ -154,12 +154,12 @@ def _no_better(verdict: Verdict, than: str = "") -> str:
 
 
 def _won(verdict: Verdict, method: str) -> str:
-    better = [change(gain) for gain in _largest(verdict.of(method, "samples")) if gain.better]
+    better = [change(gain) for gain in _largest(verdict.of(method)) if gain.better]
     return f"{method} is better than {verdict.baseline} beyond noise ({_listed(better)})"
 
 
 def _traded(verdict: Verdict, method: str) -> str:
-    own = _largest(verdict.of(method, "samples"))
+    own = _largest(verdict.of(method))
     if worse := [change(gain) for gain in own if gain.worse]:
         better = [change(gain) for gain in own if gain.better]
         return f"{method} trades {_listed(better)} for {_listed(worse)}"

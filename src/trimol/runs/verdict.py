@@ -5,17 +5,14 @@ its test losses, seed by seed against the baseline (same start, same samples). A
 
 - *better* on a metric if the difference is clear (`trimol.runs._significance`, for all
   comparisons together) and the gain is above `MARGIN` beyond noise: the lower end of its 95 %
-  interval is, as a share of the baseline's number (or of `SMALLEST` of the metric's usual size,
-  where the baseline has come that close to 0: 1e-12 is not worse than 1e-15);
+  interval is, as a share of the baseline's number;
 - *worse* on a metric if the difference is clear, and a loss. It *may be worse* if the 95 % interval
   of this one difference, without a correction, lies on the bad side of 0.
 
-A method *wins* if it is better on a metric and worse on none, nor may be, at every budget it was
-run with. One that is better on some metrics and (perhaps) worse on others is a *trade*: it wins
-only if the hypervolume that its settings reach is larger, too, beyond noise and by more than the
-margin. In every other case the verdict is to stay with the baseline. With settings that do not
-differ from it, a difference is named in one study in twenty at most; with fewer than five seeds
-(more, where many numbers are compared) none is.
+A method *wins* if it is better on a metric and worse on none, nor may be. One that is better on
+some metrics and (perhaps) worse on others is a *trade*. In every case but the first the verdict is
+to stay with the baseline. With settings that do not differ from it, a difference is named in one
+study in twenty at most; with fewer than five seeds (more, where many numbers are compared) none is.
 """
 
 import math
@@ -33,9 +30,6 @@ from trimol.runs.store import StoredRun
 from trimol.tasks.task import Better
 
 MARGIN = 0.005  # of the baseline's number: a smaller gain is no reason to change anything
-SMALLEST = 0.02  # of a metric's usual size: the least number that gains are relative to
-HYPERVOLUME = "hypervolume"  # of all that a contender reaches, among the metrics
-Budget = Literal["samples", "time"]
 Kind = Literal["wins", "trades", "loses", "alike", "unknown"]
 Ways = Mapping[str, Better]
 
@@ -48,13 +42,11 @@ class Pair:
         method: The method.
         metric: What was measured.
         both: The baseline's numbers and the method's.
-        budget: What both had the same of: ``"samples"`` or ``"time"``.
     """
 
     method: str
     metric: str
     both: Paired
-    budget: Budget = "samples"
 
 
 @dataclass(frozen=True)
@@ -64,10 +56,8 @@ class Gain:
     Attributes:
         method: The method.
         metric: The metric.
-        budget: What both had the same of.
         way: Which way is better.
         base: The baseline's mean.
-        scale: What gains are relative to: the size of ``base``, where that is not next to 0.
         mean: The mean gain over seeds: above 0 is better, whichever way the metric goes.
         ci: Half of its own 95 % interval; None for a single seed.
         wide: Half of an interval that holds for all comparisons together (Bonferroni).
@@ -78,10 +68,8 @@ class Gain:
 
     method: str
     metric: str
-    budget: Budget
     way: Better
     base: float
-    scale: float
     mean: float
     ci: float | None
     wide: float | None
@@ -118,23 +106,17 @@ class Gain:
     @property
     def worse(self) -> bool:
         """Whether it is a loss, beyond noise."""
-        return self.clear and self.mean < 0 and self.share < -self.negligible
+        return self.clear and self.mean < 0
 
     @property
     def may_be_worse(self) -> bool:
         """Whether it is a loss beyond the noise of this difference alone."""
-        alone = self.ci is not None and self.mean + self.ci < 0
-        return self.worse or (alone and self.share < -self.negligible)
-
-    @property
-    def negligible(self) -> float:
-        """What harm is none: less than the least that could be a gain anywhere."""
-        return 0.0 if self.scale == abs(self.base) else MARGIN
+        return self.worse or (self.ci is not None and self.mean + self.ci < 0)
 
     def _share(self, value: float) -> float:
         if value == 0:
             return 0.0
-        return value / self.scale if self.scale else math.copysign(math.inf, value)
+        return value / abs(self.base) if self.base else math.copysign(math.inf, value)
 
 
 @dataclass(frozen=True)
@@ -145,14 +127,12 @@ class Verdict:
         baseline: What the methods are compared with.
         use: The baseline's or a method's name.
         gains: Every method's gain on every metric that is judged by.
-        reached: Every method's gain in hypervolume, where that was measured.
         comparisons: How many differences were looked at in all.
     """
 
     baseline: str
     use: str
     gains: tuple[Gain, ...]
-    reached: tuple[Gain, ...] = ()
     comparisons: int = 0
 
     @cached_property
@@ -160,16 +140,13 @@ class Verdict:
         """The methods that were compared with the baseline."""
         return tuple(dict.fromkeys(gain.method for gain in self.gains))
 
-    def of(self, method: str, budget: Budget | None = None) -> list[Gain]:
-        """The gains of a method, at one budget or at all."""
-        return [g for g in self.gains if g.method == method and budget in (None, g.budget)]
+    def of(self, method: str) -> list[Gain]:
+        """The gains of a method."""
+        return [gain for gain in self.gains if gain.method == method]
 
-    def kind(self, method: str, budget: Budget | None = None) -> Kind:
-        """What a method is beside the baseline, at one budget or over all."""
-        own = self.of(method, budget)
-        budgets = {gain.budget for gain in own}
-        if budget is None and len(budgets) > 1:
-            return _over_budgets([self.kind(method, each) for each in sorted(budgets)])
+    def kind(self, method: str) -> Kind:
+        """What a method is beside the baseline."""
+        own = self.of(method)
         if not any(gain.p is not None for gain in own):
             return "unknown"
         if any(g.better for g in own):
@@ -185,28 +162,19 @@ class Verdict:
     def limit(self) -> Gain | None:
         """The gain whose upper end, as a share of the baseline's number, is the largest.
 
-        At equal samples, in view of all comparisons: no method is better by more on any metric.
+        In view of all comparisons: no method is better by more on any metric.
         """
-        known = [g for g in self.gains if g.most is not None and g.budget == "samples"]
+        known = [gain for gain in self.gains if gain.most is not None]
         return max(known, key=lambda gain: gain.most or 0.0, default=None)
 
 
-def judge(
-    pairs: Sequence[Pair],
-    ways: Ways,
-    *,
-    baseline: str,
-    sizes: Mapping[str, float] | None = None,
-    reached: Sequence[Pair] = (),
-) -> Verdict:
+def judge(pairs: Sequence[Pair], ways: Ways, *, baseline: str) -> Verdict:
     """Apply the rule.
 
     Args:
         pairs: All differences that were looked at: Holm's correction is for all of them.
         ways: The metrics that decide, and which way is better.
         baseline: What the methods are compared with.
-        sizes: The usual sizes of the metrics, where they are known.
-        reached: The hypervolumes, with a correction of their own: they decide on trades only.
 
     Example:
         >>> base = [0.80, 0.81, 0.79, 0.805, 0.795]
@@ -216,14 +184,8 @@ def judge(
         >>> judge([Pair("modo", "loss", pair)], {"loss": "lower"}, baseline="static").use
         'static'
     """
-    found = Verdict(
-        baseline,
-        baseline,
-        _gains(pairs, ways, sizes or {}),
-        _gains(reached, {HYPERVOLUME: "higher"}, {HYPERVOLUME: 1.0}),
-        len(pairs),
-    )
-    winners = [method for method in found.methods if _wins(found, method)]
+    found = Verdict(baseline, baseline, _gains(pairs, ways), len(pairs))
+    winners = [method for method in found.methods if found.kind(method) == "wins"]
     best = max(winners, key=lambda method: _mean_share(found.of(method)), default=baseline)
     return replace(found, use=best)
 
@@ -259,39 +221,23 @@ def ways_of(runs: Mapping[str, Sequence[StoredRun]]) -> dict[str, Better]:
     return dict.fromkeys(first.objectives, "lower")
 
 
-def _over_budgets(kinds: Sequence[Kind]) -> Kind:
-    """A method is as good as at the budget that suits it least."""
-    order: tuple[Kind, ...] = ("loses", "alike", "unknown", "trades", "wins")
-    return min(kinds, key=order.index)
-
-
-def _wins(found: Verdict, method: str) -> bool:
-    kind = found.kind(method)
-    return kind == "wins" or (
-        kind == "trades" and any(g.better for g in found.reached if g.method == method)
-    )
-
-
-def _gains(pairs: Sequence[Pair], ways: Ways, sizes: Mapping[str, float]) -> tuple[Gain, ...]:
+def _gains(pairs: Sequence[Pair], ways: Ways) -> tuple[Gain, ...]:
     adjusted = p_values([pair.both for pair in pairs])
     level = 1 - (1 - LEVEL) / max(1, len(pairs))
     return tuple(
-        _gain(pair, ways[pair.metric], sizes.get(pair.metric, 0.0), p, level)
+        _gain(pair, ways[pair.metric], p, level)
         for pair, p in zip(pairs, adjusted, strict=True)
         if pair.metric in ways
     )
 
 
-def _gain(pair: Pair, way: Better, size: float, p: float | None, level: float) -> Gain:
+def _gain(pair: Pair, way: Better, p: float | None, level: float) -> Gain:
     both = pair.both
-    base = fmean(both.base)
     return Gain(
         method=pair.method,
         metric=pair.metric,
-        budget=pair.budget,
         way=way,
-        base=base,
-        scale=max(abs(base), SMALLEST * size),
+        base=fmean(both.base),
         mean=fmean(both.apart) * (1 if way == "higher" else -1),
         ci=both.ci,
         wide=interval(both.apart, level, resolution=both.step),

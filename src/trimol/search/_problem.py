@@ -78,6 +78,12 @@ class Problem(Protocol):
     def train(self, trainings: Sequence[Training]) -> list[Outcome]:
         """Train, and return the metrics of each, or why there are none."""
 
+    def points_without_parts(self, setting: Setting, seed: int) -> list[Point]:
+        """Return a trial's metrics without one part of the validation data each; none if unknown.
+
+        They tell how much a difference of two trials depends on the validation samples.
+        """
+
 
 class TaskProblem:
     """A task, trained by ordinary runs: what is on disk is not trained again.
@@ -246,6 +252,10 @@ class FunctionProblem:
     def train(self, trainings: Sequence[Training]) -> list[Outcome]:
         """Call the function for those that were not trained before."""
         return [self._trained(training) for training in trainings]
+
+    def points_without_parts(self, setting: Setting, seed: int) -> list[Point]:
+        """Return none: a function's samples are not known."""
+        return []
 
     def _trained(self, training: Training) -> Outcome:
         key = f"{training.setting.key} {training.seed}{' final' * training.final}"

@@ -50,15 +50,20 @@ class Setting:
         typed = [f"--{name.replace('_', '-')} {_flag(value)}" for name, value in flags.items()]
         return " ".join(["trimol run", task, f"--method {self.method}", *typed])
 
+    @property
+    def values(self) -> str:
+        """Describe the setting in words, without the method."""
+        own = [f"{name} {_value(value)}" for name, value in self.hyperparameters.items()]
+        decay = f" with {self.schedule} decay" if self.schedule else ""
+        return ", ".join([*own, f"learning rate {self.lr:g}{decay}"])
+
     def __str__(self) -> str:
         """Describe the setting in words.
 
         >>> print(Setting("static", 0.3, {"weights": [0.7, 0.3]}, "linear"))
         static, weights (0.7, 0.3), learning rate 0.3 with linear decay
         """
-        own = [f"{name} {_value(value)}" for name, value in self.hyperparameters.items()]
-        decay = f" with {self.schedule} decay" if self.schedule else ""
-        return ", ".join([self.method, *own, f"learning rate {self.lr:g}{decay}"])
+        return f"{self.method}, {self.values}"
 
 
 def rounded(value: float) -> float:

@@ -23,6 +23,7 @@ from trimol.tasks.task import Better
 from trimol.training import Diverged
 from trimol.training.loop import Schedule
 
+CAUTION = 0.3  # standard errors that a gain must have, or the reference is kept
 CONFIRMED = 5  # of so many trainings, one pair of the best setting and the reference
 LOOKED, FEWEST_STEPS = 20, 20  # the gradient check takes one step in so many of a training's
 SMALLER, TRIES = 0.1, 3  # where it diverges, it is repeated with a learning rate so much smaller
@@ -200,6 +201,47 @@ def tune(
         stage("the gradient check")
         lengths = lengths_of(check_gradients(problem, seed), problem.objectives)
         scaled = problem.steps_by_gradient
+    return tune_problem(
+        problem,
+        budget,
+        current=now,
+        lengths=lengths,
+        scaled=scaled,
+        schedule=schedule,
+        sampler=sampler,
+        seed=seed,
+        stage=stage,
+        task=train if isinstance(train, str) else "",
+    )
+
+
+def tune_problem(
+    problem: Problem,
+    budget: int,
+    *,
+    current: Mapping[str, Any] | None = None,
+    lengths: Sequence[float] | None = None,
+    scaled: bool = False,
+    schedule: Schedule | None = None,
+    sampler: Kind = "gp",
+    seed: int = 0,
+    stage: Stage = lambda _: None,
+    task: str = "",
+) -> Tuned:
+    """Find good static weights and a learning rate for a problem (`tune`).
+
+    Args:
+        problem: What is trained.
+        budget: Trainings in all.
+        current: What the user has now.
+        lengths: The gradients' lengths, where they are known.
+        scaled: Whether steps are as long as the weighted gradient.
+        schedule: How the learning rate falls over a training.
+        sampler: What proposes settings.
+        seed: Decides all that is random.
+        stage: Told in a few words what is being done.
+        task: The task's name, for the command that trains with the setting.
+    """
     space = space_of(
         BASELINE,
         len(problem.objectives),
@@ -207,7 +249,7 @@ def tune(
         schedule=schedule,
         lengths=lengths if scaled else None,
     )
-    reference, first = reference_of(space, now, problem, lengths)
+    reference, first = reference_of(space, current or {}, problem, lengths)
     study = BudgetStudy(
         problem,
         {BASELINE: OptunaSampler(space, first, kind=sampler, seed=seed)},
@@ -215,7 +257,7 @@ def tune(
         seeds=[seed],
         stage=stage,
     )
-    return _concluded(_searched(study), reference, train if isinstance(train, str) else "")
+    return _concluded(_searched(study), reference, task)
 
 
 def function_problem(
@@ -272,7 +314,7 @@ def _concluded(study: BudgetStudy, reference: Setting, task: str) -> Tuned:
     of_seeds = stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0
     gain = fmean(gains) if gains else best.score - base.score
     error = math.hypot(of_seeds, noise)
-    is_better = best.is_complete and (not base.is_complete or gain > error)
+    is_better = best.is_complete and (not base.is_complete or gain > CAUTION * error)
     half = interval(gains)
     return Tuned(
         setting=(best if is_better else base).setting,
@@ -303,13 +345,9 @@ def _noise_of_samples(study: BudgetStudy, best: Trial, base: Trial) -> float:
     By the jackknife: both were also measured without a tenth of the samples at a time. It is 0 for
     a function, whose samples are not known.
     """
-    problem = study.problem
-    if not isinstance(problem, TaskProblem):
-        return 0.0
-    parts = zip(
-        *(problem.points_without_parts(trial.setting, study.seeds[0]) for trial in (best, base)),
-        strict=True,
-    )
+    measured = study.problem.points_without_parts
+    each = (measured(trial.setting, study.seeds[0]) for trial in (best, base))
+    parts = zip(*each, strict=True)
     return standard_error(
         [study.scorer.score(own) - study.scorer.score(other) for own, other in parts]
     )
