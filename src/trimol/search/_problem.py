@@ -148,7 +148,7 @@ class TaskProblem:
             lr=setting.lr,
             schedule=setting.schedule,
             hyperparameters={**seeded, **setting.hyperparameters},
-            task_options=self.options,
+            task_options={**self.options, **setting.task_options},
             steps=self.steps,
             batch_size=self.batch_size,
             seed=seed,

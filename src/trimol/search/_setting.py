@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trimol.training.loop import Schedule
@@ -19,12 +19,14 @@ class Setting:
         lr: The learning rate.
         hyperparameters: The method's, by name.
         schedule: How the learning rate falls to 0 over the steps; None for a constant one.
+        task_options: Options of the task that go with it, such as ``weight_decay``.
     """
 
     method: str
     lr: float
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     schedule: Schedule | None = None
+    task_options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def weights(self) -> tuple[float, ...] | None:
@@ -36,7 +38,26 @@ class Setting:
     def key(self) -> str:
         """Name the setting by its content."""
         own = [self.method, self.lr, dict(self.hyperparameters), self.schedule]
+        if self.task_options:
+            own.append(dict(self.task_options))
         return json.dumps(own, sort_keys=True)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The learning rate, hyper-parameters and task options, by name."""
+        return {"lr": self.lr, **self.hyperparameters, **self.task_options}
+
+    def with_value(self, name: str, value: float) -> "Setting":
+        """Return the setting with another value of one of its `values`.
+
+        >>> Setting("modo", 0.1, {"gamma": 1.0}).with_value("gamma", 2.0).values
+        {'lr': 0.1, 'gamma': 2.0}
+        """
+        if name == "lr":
+            return replace(self, lr=value)
+        if name in self.hyperparameters:
+            return replace(self, hyperparameters={**self.hyperparameters, name: value})
+        return replace(self, task_options={**self.task_options, name: value})
 
     def command(self, task: str) -> str:
         """Return the command that trains a task with this setting.
@@ -44,7 +65,7 @@ class Setting:
         >>> Setting("static", 0.3, {"weights": [0.7, 0.3]}).command("digits")
         'trimol run digits --method static --lr 0.3 --weights 0.7,0.3'
         """
-        flags = {"lr": self.lr, **self.hyperparameters}
+        flags = self.values
         if self.schedule is not None:
             flags["schedule"] = self.schedule
         typed = [f"--{name.replace('_', '-')} {_flag(value)}" for name, value in flags.items()]
@@ -56,7 +77,8 @@ class Setting:
         >>> print(Setting("static", 0.3, {"weights": [0.7, 0.3]}, "linear"))
         static, weights (0.7, 0.3), learning rate 0.3 with linear decay
         """
-        own = [f"{name} {_value(value)}" for name, value in self.hyperparameters.items()]
+        named = {**self.hyperparameters, **self.task_options}
+        own = [f"{name} {_value(value)}" for name, value in named.items()]
         decay = f" with {self.schedule} decay" if self.schedule else ""
         return ", ".join([self.method, *own, f"learning rate {self.lr:g}{decay}"])
 
