@@ -11,8 +11,7 @@ from pydantic_core import PydanticCustomError
 from trimol.maths.fronts import nondominated
 from trimol.report._numbers import count, interval, listed, number
 from trimol.report._summary import Table
-from trimol.runs._candidates import Candidate
-from trimol.runs._sentences import setting
+from trimol.runs._sentences import describe_setting
 from trimol.runs._storage import StoreError
 from trimol.runs.config import one_line
 from trimol.training.loop import Schedule
@@ -47,14 +46,14 @@ class GainFacts(BaseModel):
 
 
 class SettingFacts(BaseModel):
-    """A candidate (`trimol.runs.Candidate`) as stored."""
+    """A setting (`trimol.search.Setting`) as stored."""
 
     lr: FiniteFloat
     hyperparameters: dict[str, float | str | list[float] | None]
     schedule: Schedule | None
 
     def __str__(self) -> str:
-        return setting(Candidate(self.lr, self.hyperparameters, schedule=self.schedule))
+        return describe_setting(self.lr, self.hyperparameters, self.schedule)
 
 
 class ContenderFacts(BaseModel):

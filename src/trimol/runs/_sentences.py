@@ -1,10 +1,10 @@
 """What a verdict comes to, in a sentence for a person."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from trimol.runs._candidates import Candidate
 from trimol.runs._significance import too_few
 from trimol.runs.verdict import Gain, Verdict
 
@@ -80,17 +80,19 @@ def _capital(text: str) -> str:
     return text[0].upper() + text[1:] if text.startswith(("no ", "all ")) else text
 
 
-def setting(candidate: Candidate) -> str:
-    """A candidate, as one would say it.
+def describe_setting(
+    lr: float, hyperparameters: Mapping[str, Any], schedule: str | None = None
+) -> str:
+    """Describe a setting in words.
 
-    >>> setting(Candidate(0.3, {"weights": [0.6, 0.3, 0.1]}, schedule="linear"))
+    >>> describe_setting(0.3, {"weights": [0.6, 0.3, 0.1]}, "linear")
     'weights (0.6, 0.3, 0.1), step size 0.3 with linear decay'
-    >>> setting(Candidate(0.3, {"weights": [0.0909091] * 10 + [0.090909]}))
+    >>> describe_setting(0.3, {"weights": [0.0909091] * 10 + [0.090909]})
     'weights (11 times 0.0909), step size 0.3'
     """
-    own = [f"{name} {_value(value)}" for name, value in candidate.hyperparameters.items()]
-    decay = f" with {candidate.schedule} decay" if candidate.schedule else ""
-    return ", ".join([*own, f"step size {candidate.lr:.3g}{decay}"])
+    own = [f"{name} {_value(value)}" for name, value in hyperparameters.items()]
+    decay = f" with {schedule} decay" if schedule else ""
+    return ", ".join([*own, f"step size {lr:.3g}{decay}"])
 
 
 def percent(share: float) -> str:

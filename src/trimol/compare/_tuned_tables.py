@@ -9,16 +9,18 @@ from typing import Any, Literal
 
 import polars
 
-from trimol.runs._candidates import Series, edges
-from trimol.runs._judging import chosen, drop, jointly
+from trimol.compare._epochs import choose_epoch, choose_joint_epoch, drop
+from trimol.compare._tuned_problem import ALONE, EpochScorer
+from trimol.compare._tuning_plan import TuningPlan
 from trimol.runs._significance import is_clear, p_values
 from trimol.runs.statistics import Paired
 from trimol.runs.store import StoredRun
+from trimol.search._grid import find_edges
+from trimol.search._study import BudgetStudy
+from trimol.search._trial import Point, Trial
 from trimol.tasks.task import Goals
 
-Values = dict[str, float]
-Runs = Mapping[str, Sequence[StoredRun]]
-ALONE = "alone"  # what single-task learning is called among the methods
+Runs = Mapping[str, Sequence[StoredRun]]  # by label
 AGAINST_ALONE, AGAINST_REFERENCE = "ΔA_id", "ΔA_st"
 _SCHEMA = {
     "method": polars.String,
@@ -43,33 +45,34 @@ class Judged:
         joint_epoch: That epoch.
     """
 
-    validation: Values
-    test: Values
+    validation: Point
+    test: Point
     epochs: dict[str, int] = field(default_factory=dict)
-    joint: Values = field(default_factory=dict)
+    joint: Point = field(default_factory=dict)
     joint_epoch: int | None = None
 
 
-def judged(run: StoredRun, series: Series, baseline: Values | None = None) -> Judged:
-    """A run at the epochs that validation data choose."""
+def judge(run: StoredRun, goals: Goals, baseline: Point | None = None) -> Judged:
+    """Return a run's metrics at the epochs that validation data choose."""
+    epoch = run.config.score_every
     rows = {
         metric: row
-        for objective, metrics in series.goals.items()
-        for row in [chosen(run.scores, series.goals, objective)]
+        for objective, metrics in goals.items()
+        for row in [choose_epoch(run.scores, goals, objective)]
         for metric in metrics
     }
-    joint = None if baseline is None else jointly(run.scores, series.goals, baseline)
+    joint = None if baseline is None else choose_joint_epoch(run.scores, goals, baseline)
     return Judged(
         validation={metric: row[f"validation/{metric}"] for metric, row in rows.items()},
         test={metric: row[f"test/{metric}"] for metric, row in rows.items()},
-        epochs={metric: row["step"] // series.epoch for metric, row in rows.items()},
+        epochs={metric: row["step"] // epoch for metric, row in rows.items()},
         joint={} if joint is None else {metric: joint[f"test/{metric}"] for metric in rows},
-        joint_epoch=None if joint is None else joint["step"] // series.epoch,
+        joint_epoch=None if joint is None else joint["step"] // epoch,
     )
 
 
-def means(each: Iterable[Judged]) -> Judged:
-    """The means over runs of what each of them has (a single-task run has its own metrics only)."""
+def average(each: Iterable[Judged]) -> Judged:
+    """Return the means over runs of what each has (a single-task run has its own metrics only)."""
     runs = list(each)
     return Judged(
         validation=_mean([run.validation for run in runs]),
@@ -78,61 +81,59 @@ def means(each: Iterable[Judged]) -> Judged:
     )
 
 
-def of_seeds(
-    compared: Sequence[Series],
-    runs: Runs,
-    *,
-    reference: str,
-    baseline: Judged,
-    others: Mapping[str, Mapping[str, float]],
+def tabulate_seeds(
+    runs: Runs, plan: TuningPlan, goals: Goals, baseline: Judged
 ) -> polars.DataFrame:
-    """One row per method, seed and metric, the drops ΔA included."""
+    """List one row per method, seed and metric, the drops ΔA included."""
     by_seed = {
-        series.label: {
-            run.config.seed: judged(run, series, baseline.validation) for run in runs[series.label]
-        }
-        for series in compared
+        label: {run.config.seed: judge(run, goals, baseline.validation) for run in own}
+        for label, own in runs.items()
     }
     alone = {AGAINST_ALONE: baseline.test}
-    alone |= {f"{AGAINST_ALONE} ({name})": dict(values) for name, values in others.items()}
-    level = means(by_seed[reference].values())
+    alone |= {f"{AGAINST_ALONE} ({name})": dict(own) for name, own in plan.baselines.items()}
+    level = average(by_seed[plan.reference].values())
     against = {name: (values, values) for name, values in alone.items()}
     against[AGAINST_REFERENCE] = level.test, level.joint
     rows = [
         row
-        for series in compared
-        for seed, run in by_seed[series.label].items()
-        for row in _rows(series.label, seed, run, series.goals, against)
+        for label, own in by_seed.items()
+        for seed, run in own.items()
+        for row in _rows(label, seed, run, goals, against)
     ]
     return polars.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def of_alone(all_series: Sequence[Series], runs: Runs) -> polars.DataFrame:
-    """The rows of single-task learning: each objective from runs of its own."""
+def tabulate_alone(runs: Runs, goals: Mapping[str, Goals]) -> polars.DataFrame:
+    """List the rows of single-task learning: each objective from runs of its own."""
     rows = [
         (ALONE, run.config.seed, metric, value, value, best.epochs[metric], best.epochs[metric])
-        for series in all_series
-        for run in runs[series.label]
-        for best in [judged(run, series)]
+        for label, own in runs.items()
+        for run in own
+        for best in [judge(run, goals[label])]
         for metric, value in best.test.items()
     ]
     return polars.DataFrame(rows, schema=_SCHEMA, orient="row").sort("seed", maintain_order=True)
 
 
-def of_candidates(
-    series: Series,
-    scores: Sequence[Sequence[float]],
-    notes: Sequence[str],
-    chosen: int | None = None,
-) -> list[dict[str, Any]]:
-    """One row per candidate: its setting, its score, and what another seed would make of it.
+def tabulate_trials(study: BudgetStudy, scorer: EpochScorer) -> polars.DataFrame:
+    """List one row per trial: its setting, its score, and what another seed would make of it."""
+    rows = []
+    for trials in study.trials.values():
+        complete = [trial for trial in trials if trial.is_complete]
+        scores = [[-math.inf] * len(study.seeds) for _ in trials]
+        for trial, own in zip(complete, scorer.score_seeds(complete), strict=True):
+            scores[trial.number] = own
+        rows += rows_of_trials(trials, scores)
+    return polars.DataFrame(rows, infer_schema_length=None)
 
-    ``scores`` are by candidate, then by seed; larger is better, −∞ where the ``notes`` say why. The
-    best is chosen, unless ``chosen`` says which.
-    """
-    levels = [fmean(each) for each in scores]
-    first = levels.index(max(levels)) if chosen is None else chosen
-    best = levels[first]
+
+def rows_of_trials(
+    trials: Sequence[Trial], scores: Sequence[Sequence[float]]
+) -> list[dict[str, Any]]:
+    """Return the rows of one label; scores are by trial, then by seed, −∞ where a trial failed."""
+    levels, settings = [fmean(each) for each in scores], [trial.setting for trial in trials]
+    best = max(levels)
+    first = levels.index(best)
     behind = [
         Paired(each, scores[first]) if math.isfinite(level) else None
         for each, level in zip(scores, levels, strict=True)
@@ -145,46 +146,44 @@ def of_candidates(
     ]
     return [
         {
-            "method": series.label,
+            "method": setting.method,
             "candidate": number,
-            "lr": candidate.lr,
-            "hyperparameters": json.dumps(dict(candidate.hyperparameters)),
-            "task_options": json.dumps(dict(candidate.task_options)),
-            "schedule": candidate.schedule,
+            "lr": setting.lr,
+            "hyperparameters": json.dumps(dict(setting.hyperparameters)),
+            "task_options": json.dumps(dict(setting.task_options)),
+            "schedule": setting.schedule,
             "seeds": len(scores[number]),
             "score": levels[number],
             "chosen": number == first,
             "tied": levels.count(best) if levels[number] == best else 0,
-            "edge": ", ".join(edges(candidate, series.candidates)),
+            "edge": ", ".join(find_edges(setting, settings)),
             "behind": None if pair is None else fmean(pair.apart),
             "behind_ci": None if pair is None else pair.ci,
             "worse": worse.get(number),
             "first_of_seeds": firsts.count(number),
-            "note": notes[number],
+            "note": trials[number].note,
         }
-        for number, (candidate, pair) in enumerate(zip(series.candidates, behind, strict=True))
+        for number, (setting, pair) in enumerate(zip(settings, behind, strict=True))
     ]
 
 
-def over_training(
-    all_series: Sequence[Series], runs: Runs, what: Literal["metrics", "scores"]
-) -> polars.DataFrame:
-    """The records or the scores of all runs, with ``method``, ``seed`` and ``epoch``."""
+def join_records(runs: Runs, what: Literal["metrics", "scores"]) -> polars.DataFrame:
+    """Join the records or the scores of all runs, with ``method``, ``seed`` and ``epoch``."""
     tables: list[polars.DataFrame] = [
         getattr(run, what).select(
-            polars.lit(series.label).alias("method"),
+            polars.lit(label).alias("method"),
             polars.lit(run.config.seed, polars.Int64).alias("seed"),
-            (polars.col("step") / series.epoch).alias("epoch"),
+            (polars.col("step") / run.config.score_every).alias("epoch"),
             polars.all(),
         )
-        for series in all_series
-        for run in runs[series.label]
+        for label, own in runs.items()
+        for run in own
     ]
     return polars.concat(tables, how="diagonal")
 
 
 def _rows(
-    label: str, seed: int, run: Judged, goals: Goals, against: Mapping[str, tuple[Values, Values]]
+    label: str, seed: int, run: Judged, goals: Goals, against: Mapping[str, tuple[Point, Point]]
 ) -> list[tuple[Any, ...]]:
     measured = [
         (label, seed, metric, value, run.joint[metric], run.epochs[metric], run.joint_epoch)
@@ -203,6 +202,6 @@ def _rows(
     return measured + drops
 
 
-def _mean(runs: Sequence[Values]) -> Values:
+def _mean(runs: Sequence[Point]) -> Point:
     names = dict.fromkeys(name for run in runs for name in run)
     return {name: fmean(run[name] for run in runs if name in run) for name in names}
