@@ -355,6 +355,7 @@ def test_an_edge_that_wins_is_moved(task: str, tmp_path: Path) -> None:
 
 def test_ties_go_to_the_first(task: str, tmp_path: Path) -> None:
     same = [Setting("static", 0.1), Setting("static", 0.1, {"weights": [0.5, 0.5]})]
+    same += same[:1]  # the same runs, which are tried once
     asked = TuningPlan(task, same, epochs=1, batch_size=8, seeds=1)
     found = compare_tuned(asked, tmp_path, jobs=1)
     table = found.tuning.filter(method="static")
@@ -419,14 +420,11 @@ def test_what_does_not_fit(task: str, changes: dict[str, Any], message: str) -> 
         plan(task, **changes)
 
 
-def test_methods_that_do_not_fit(task: str, tmp_path: Path) -> None:
+def test_methods_that_do_not_fit(task: str) -> None:
     growing = next(name for name in methods.names() if methods.growth(name))
     one = static(0.1)
     with pytest.raises(ValueError, match="whose batches grow"):
         TuningPlan(task, [*one, Setting(growing, 0.1)], epochs=1, batch_size=8)
-    twice = TuningPlan(task, static(0.1, 0.2, 0.1), epochs=1, batch_size=8)
-    with pytest.raises(ValueError, match="settings of static must be different, found 0 and 2"):
-        compare_tuned(twice, tmp_path)
     with pytest.raises(ValueError, match="reference must be one of the settings' methods"):
         TuningPlan(task, [], epochs=1, batch_size=8)
 

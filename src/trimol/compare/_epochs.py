@@ -6,6 +6,7 @@ Scores are a run's ``scores.parquet``: one row an epoch, ``validation_loss/<obje
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -13,6 +14,7 @@ import polars
 
 from trimol._failures import BadValue
 from trimol.runs._judging import SIGNS, checked_goals, flat_goals
+from trimol.runs.store import StoredRun
 from trimol.search._trial import Point
 from trimol.tasks.task import Better, Goals
 
@@ -45,6 +47,44 @@ def drop(values: Mapping[str, float], baseline: Mapping[str, float], goals: Goal
     return 100 * fmean(
         fmean(_relative_drop(metric, way, values, baseline) for metric, way in metrics.items())
         for metrics in checked_goals(goals).values()
+    )
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The metrics of a run, or means over runs.
+
+    Attributes:
+        validation: On validation data, each at the epoch that is best for its objective.
+        test: On test data, at the same epochs.
+        epochs: These epochs, from 1, by metric.
+        joint: On test data, at the one epoch that is best for all; empty without a baseline.
+        joint_epoch: That epoch.
+    """
+
+    validation: Point
+    test: Point
+    epochs: dict[str, int] = field(default_factory=dict)
+    joint: Point = field(default_factory=dict)
+    joint_epoch: int | None = None
+
+
+def judge_run(run: StoredRun, goals: Goals, baseline: Point | None = None) -> Judged:
+    """Return a run's metrics at the epochs that validation data choose."""
+    epoch = run.config.score_every
+    rows = {
+        metric: row
+        for objective, metrics in goals.items()
+        for row in [choose_epoch(run.scores, goals, objective)]
+        for metric in metrics
+    }
+    joint = None if baseline is None else choose_joint_epoch(run.scores, goals, baseline)
+    return Judged(
+        validation={metric: row[f"validation/{metric}"] for metric, row in rows.items()},
+        test={metric: row[f"test/{metric}"] for metric, row in rows.items()},
+        epochs={metric: row["step"] // epoch for metric, row in rows.items()},
+        joint={} if joint is None else {metric: joint[f"test/{metric}"] for metric in rows},
+        joint_epoch=None if joint is None else joint["step"] // epoch,
     )
 
 

@@ -24,6 +24,7 @@ import polars
 
 from trimol._checks import MOST_RUNS
 from trimol.compare import _tuned_tables as tables
+from trimol.compare._epochs import judge_run
 from trimol.compare._tuned_problem import EpochProblem, EpochScorer
 from trimol.compare._tuning_plan import TuningPlan
 from trimol.runs._journal import Progress
@@ -131,7 +132,7 @@ class _Comparison:
         goals = {label: own.goals for label, own in problem.recipes.items() if own.alone}
         alone = self._finish(list(goals))
         baseline = tables.average(
-            tables.judge(run, goals[label]) for label, runs in alone.items() for run in runs
+            judge_run(run, goals[label]) for label, runs in alone.items() for run in runs
         )
         self.scorer.baseline = baseline.validation
         study.try_settings({})  # scores all again, against the baseline

@@ -10,17 +10,23 @@ from statistics import fmean
 from typing import Any
 
 from trimol import methods
-from trimol._failures import BadValue
-from trimol.compare._epochs import choose_epoch, drop, rank, validation_points
+from trimol.compare._epochs import drop, judge_run, rank, validation_points
 from trimol.compare._tuning_plan import TuningPlan
 from trimol.runs import store
 from trimol.runs._journal import Progress, StepCount
 from trimol.runs._judging import flat_goals
 from trimol.runs._pool import at_a_time, execute_all
 from trimol.runs._storage import StoreError, make_folder
-from trimol.runs.config import RunConfig, configure, hyperparameters_of, steps_per_epoch
+from trimol.runs.config import RunConfig, steps_per_epoch
 from trimol.runs.store import StoredRun
-from trimol.search._problem import CHECKPOINTS, FINAL, Failure, Outcome, Training, checked_point
+from trimol.search._problem import (
+    FINAL,
+    Failure,
+    Outcome,
+    Training,
+    checked_point,
+    configure_setting,
+)
 from trimol.search._score import Scorer
 from trimol.search._setting import Setting
 from trimol.search._trial import Point, Trial
@@ -103,21 +109,12 @@ class EpochProblem:
         return steps_per_epoch(self.plan.task, batch_size, self.plan.options)
 
     def _grid(self, label: str) -> list[Setting]:
-        """List a label's settings, if no two are the same runs: they would share a folder."""
-        recipe = self.recipes[label]
-        settings = self.plan.methods.get(label, [])
+        """List the settings of a label; those that are the same runs once."""
+        recipe, settings = self.recipes[label], self.plan.methods.get(label, [])
         if recipe.alone:
             like = self.plan.methods[recipe.method]
-            bare = [replace(own, method=label, hyperparameters={}) for own in like]
-            settings = list({self._key(setting): setting for setting in bare}.values())
-        keys = [self._key(setting) for setting in settings]
-        for number, key in enumerate(keys):
-            if key in keys[:number]:
-                raise BadValue(
-                    f"settings of {label} must be different, found {keys.index(key)} and "
-                    f"{number} alike: {settings[number]}"
-                )
-        return settings
+            settings = [replace(own, method=label, hyperparameters={}) for own in like]
+        return list({self._key(setting): setting for setting in settings}.values())
 
     def rate(self, method: str) -> float:
         """Return the first learning rate that is tried."""
@@ -133,22 +130,17 @@ class EpochProblem:
         return self._steps(label) * (len(self.grids[label]) * first + self.plan.seeds - first)
 
     def config(self, setting: Setting, seed: int) -> RunConfig:
-        """Return the run of a setting. A method's random numbers have its seed, too."""
-        recipe, steps = self.recipes[setting.method], self._steps(setting.method)
-        seeded = {"seed": seed} if "seed" in hyperparameters_of(recipe.method) else {}
-        return configure(
+        """Return the run of a setting."""
+        recipe = self.recipes[setting.method]
+        return configure_setting(
             self.plan.task,
-            recipe.method,
-            lr=setting.lr,
-            schedule=setting.schedule,
-            hyperparameters={**seeded, **setting.hyperparameters},
-            task_options={**recipe.options, **setting.task_options},
-            steps=steps,
+            replace(setting, method=recipe.method),
+            seed,
+            options=recipe.options,
+            steps=self._steps(setting.method),
             batch_size=self.plan.batch_size,
-            seed=seed,
             score_every=recipe.epoch,
             measure_every=recipe.epoch * self.plan.measure_epochs,
-            checkpoint_every=max(1, steps // CHECKPOINTS),
         )
 
     def train(self, trainings: Sequence[Training]) -> list[Outcome]:
@@ -202,7 +194,7 @@ def _move(folder: Path, into: Path) -> None:
 
 
 def judge_epochs(run: StoredRun | Diverged, goals: Goals) -> Outcome:
-    """Return the metrics on validation data, each at the epoch that is best for its objective."""
+    """Return the metrics on validation data at the best epochs, or why there are none."""
     if isinstance(run, Diverged):
         return Failure(run)
     ways = flat_goals(goals)
@@ -210,8 +202,7 @@ def judge_epochs(run: StoredRun | Diverged, goals: Goals) -> Outcome:
         checked = checked_point(point, ways)
         if isinstance(checked, Failure):
             return checked
-    best = {objective: choose_epoch(run.scores, goals, objective) for objective in goals}
-    return {m: best[o][f"validation/{m}"] for o, metrics in goals.items() for m in metrics}
+    return judge_run(run, goals).validation
 
 
 class EpochScorer(Scorer):

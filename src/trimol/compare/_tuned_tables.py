@@ -3,13 +3,12 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Literal
 
 import polars
 
-from trimol.compare._epochs import choose_epoch, choose_joint_epoch, drop
+from trimol.compare._epochs import Judged, drop, judge_run
 from trimol.compare._tuned_problem import ALONE, EpochScorer
 from trimol.compare._tuning_plan import TuningPlan
 from trimol.runs._significance import is_clear, p_values
@@ -33,44 +32,6 @@ _SCHEMA = {
 }
 
 
-@dataclass(frozen=True)
-class Judged:
-    """The metrics of a run, or means over runs.
-
-    Attributes:
-        validation: On validation data, each at the epoch that is best for its objective.
-        test: On test data, at the same epochs.
-        epochs: These epochs, from 1, by metric.
-        joint: On test data, at the one epoch that is best for all; empty without a baseline.
-        joint_epoch: That epoch.
-    """
-
-    validation: Point
-    test: Point
-    epochs: dict[str, int] = field(default_factory=dict)
-    joint: Point = field(default_factory=dict)
-    joint_epoch: int | None = None
-
-
-def judge(run: StoredRun, goals: Goals, baseline: Point | None = None) -> Judged:
-    """Return a run's metrics at the epochs that validation data choose."""
-    epoch = run.config.score_every
-    rows = {
-        metric: row
-        for objective, metrics in goals.items()
-        for row in [choose_epoch(run.scores, goals, objective)]
-        for metric in metrics
-    }
-    joint = None if baseline is None else choose_joint_epoch(run.scores, goals, baseline)
-    return Judged(
-        validation={metric: row[f"validation/{metric}"] for metric, row in rows.items()},
-        test={metric: row[f"test/{metric}"] for metric, row in rows.items()},
-        epochs={metric: row["step"] // epoch for metric, row in rows.items()},
-        joint={} if joint is None else {metric: joint[f"test/{metric}"] for metric in rows},
-        joint_epoch=None if joint is None else joint["step"] // epoch,
-    )
-
-
 def average(each: Iterable[Judged]) -> Judged:
     """Return the means over runs of what each has (a single-task run has its own metrics only)."""
     runs = list(each)
@@ -86,7 +47,7 @@ def tabulate_seeds(
 ) -> polars.DataFrame:
     """List one row per method, seed and metric, the drops ΔA included."""
     by_seed = {
-        label: {run.config.seed: judge(run, goals, baseline.validation) for run in own}
+        label: {run.config.seed: judge_run(run, goals, baseline.validation) for run in own}
         for label, own in runs.items()
     }
     alone = {AGAINST_ALONE: baseline.test}
@@ -109,7 +70,7 @@ def tabulate_alone(runs: Runs, goals: Mapping[str, Goals]) -> polars.DataFrame:
         (ALONE, run.config.seed, metric, value, value, best.epochs[metric], best.epochs[metric])
         for label, own in runs.items()
         for run in own
-        for best in [judge(run, goals[label])]
+        for best in [judge_run(run, goals[label])]
         for metric, value in best.test.items()
     ]
     return polars.DataFrame(rows, schema=_SCHEMA, orient="row").sort("seed", maintain_order=True)

@@ -139,22 +139,16 @@ class TaskProblem:
             return isinstance(answers.optimizer(self.made, model.parameters(), 1.0), SGD)
 
     def config(self, training: Training) -> RunConfig:
-        """Return the run that a training is. A method's random numbers have its seed, too."""
-        setting, seed = training.setting, training.seed
-        seeded = {"seed": seed} if "seed" in hyperparameters_of(setting.method) else {}
-        return configure(
+        """Return the run that a training is."""
+        return configure_setting(
             self.task,
-            setting.method,
-            lr=setting.lr,
-            schedule=setting.schedule,
-            hyperparameters={**seeded, **setting.hyperparameters},
-            task_options={**self.options, **setting.task_options},
+            training.setting,
+            training.seed,
+            options=self.options,
             steps=self.steps,
             batch_size=self.batch_size,
-            seed=seed,
             validation_only=not training.final,
             hold_out=self.hold_out,
-            checkpoint_every=max(1, self.steps // CHECKPOINTS),
         )
 
     def train(self, trainings: Sequence[Training]) -> list[Outcome]:
@@ -195,6 +189,31 @@ class TaskProblem:
             self.runs[training.setting.key, training.seed] = run
         found = numbers(run.record) if training.final else _validated(run.record)
         return checked_point(found, self.ways)
+
+
+def configure_setting(
+    task: str,
+    setting: Setting,
+    seed: int,
+    *,
+    options: Mapping[str, Any],
+    steps: int,
+    **others: Any,
+) -> RunConfig:
+    """Return the run of a setting with a seed. A method's random numbers have that seed, too."""
+    seeded = {"seed": seed} if "seed" in hyperparameters_of(setting.method) else {}
+    return configure(
+        task,
+        setting.method,
+        lr=setting.lr,
+        schedule=setting.schedule,
+        hyperparameters={**seeded, **setting.hyperparameters},
+        task_options={**options, **setting.task_options},
+        steps=steps,
+        seed=seed,
+        checkpoint_every=max(1, steps // CHECKPOINTS),
+        **others,
+    )
 
 
 class FunctionProblem:
