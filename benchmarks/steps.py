@@ -50,7 +50,7 @@ from trimol.gradients.losses import as_vector
 from trimol.methods import Method
 from trimol.runs._environment import environment, now
 from trimol.search import BudgetStudy, FunctionProblem, GridSampler
-from trimol.search._grid import values_of
+from trimol.search._grid import collect_values
 from trimol.simplex import min_norm
 from trimol.tasks import Batch, Data, Task
 
@@ -607,7 +607,7 @@ class HalvingSampler(GridSampler):
         asked = super().ask(count)
         if asked:
             return asked
-        lrs = values_of("lr", [trial.setting for trial in self.trials])
+        lrs = collect_values("lr", [trial.setting for trial in self.trials])
         place = lrs.index(self.best.lr)
         below, best, above = lrs[place - 1 : place + 2]
         is_farther = math.log(above / best) > math.log(best / below) - 1e-6

@@ -66,7 +66,7 @@ def test_settings_can_be_run(name: str) -> None:
     assert name in reproduce.names()
     for method in paper.methods(name):
         for grid in (True, False):
-            tried = paper.grid_of(name, method, grid=grid)
+            tried = paper.list_values(name, method, grid=grid)
             assert len({tuple(sorted(flat.items())) for flat in tried}) == len(tried)
             for flat in tried:
                 known = {"lr", "weight_decay", *hyperparameters_of(method)}
@@ -76,9 +76,9 @@ def test_settings_can_be_run(name: str) -> None:
 def test_all_methods_of_an_appendix_have_the_same_step_sizes() -> None:
     for name in (name for name in TABLES if "appendix" in name):
         lrs = {
-            method: [flat["lr"] for flat in paper.grid_of(name, method, grid=True)]
+            method: [flat["lr"] for flat in paper.list_values(name, method, grid=True)]
             for method in paper.methods(name)
         }
         assert set(map(tuple, lrs.values())) == {(1e-4, 5e-4)}
-    (chosen,) = paper.grid_of("table-appendix-officehome", "modo", grid=False)
+    (chosen,) = paper.list_values("table-appendix-officehome", "modo", grid=False)
     assert chosen == {"lr": 5e-4, "weight_decay": 1e-5, "gamma": 1e-3}

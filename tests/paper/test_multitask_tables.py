@@ -13,7 +13,7 @@ from trimol import paper as reproduce
 from trimol import report
 from trimol.compare import TuningPlan
 from trimol.compare._tuned_problem import ALONE, PAPERS_BUDGET
-from trimol.compare._tuned_tables import rows_of_trials
+from trimol.compare._tuned_tables import describe_trials
 from trimol.paper import _multitask_report as multitask_report
 from trimol.paper import claims
 from trimol.paper import multitask_tables as multitask
@@ -264,7 +264,7 @@ def tuned(scores: Mapping[float, list[float]]) -> polars.DataFrame:
     """Trials of one method by their γ, with scores seed by seed."""
     settings = [Setting("modo", 0.1, {"gamma": gamma}) for gamma in scores]
     trials = [Trial(number, setting) for number, setting in enumerate(settings)]
-    return polars.DataFrame(rows_of_trials(trials, list(scores.values())))
+    return polars.DataFrame(describe_trials(trials, list(scores.values())))
 
 
 def test_how_stable_a_choice_is() -> None:

@@ -115,7 +115,7 @@ def test_every_method_has_as_many_trials() -> None:
     counts = {len(options) for options in table3_beyond.stated()["methods"].values()}
     assert counts == {3}
     short, long = (
-        table3_beyond.grids(Context(Path("x"), Path("x"), Path("x"), full=full))
+        table3_beyond.list_grids(Context(Path("x"), Path("x"), Path("x"), full=full))
         for full in (False, True)
     )
     assert list(short) == ["static", "mgda", "modo"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trimol.search import BudgetStudy, FunctionProblem, GridSampler, Setting
-from trimol.search._grid import exhaust, find_edges, next_value
+from trimol.search._grid import exhaust, find_edges, step_beyond
 
 
 def search(
@@ -54,10 +54,10 @@ def test_a_plain_grid_is_not_extended() -> None:
 
 
 def test_the_ratio_is_that_of_the_edge() -> None:
-    assert next_value(0.5, [0.1, 0.4, 0.5]) == 0.625
-    assert next_value(0.1, [0.1, 0.4, 0.5]) == 0.025
-    assert next_value(5e-4, [1e-4, 5e-4]) == 0.0025  # and not 0.0025000000000000005
-    assert next_value(0.1, [0.0, 0.1]) is None  # no ratio leads there from 0
+    assert step_beyond(0.5, [0.1, 0.4, 0.5]) == 0.625
+    assert step_beyond(0.1, [0.1, 0.4, 0.5]) == 0.025
+    assert step_beyond(5e-4, [1e-4, 5e-4]) == 0.0025  # and not 0.0025000000000000005
+    assert step_beyond(0.1, [0.0, 0.1]) is None  # no ratio leads there from 0
 
 
 def test_a_ladder_says_what_comes_next_and_where_it_ends() -> None:

@@ -99,7 +99,7 @@ def choose_epoch(scores: polars.DataFrame, goals: Goals, objective: str) -> dict
         >>> choose_epoch(table, {"a": {"accuracy": "higher"}}, "a")["step"]
         10
     """
-    ranks = rank(validation_points(scores, goals[objective]), goals[objective])
+    ranks = rank(read_validation_points(scores, goals[objective]), goals[objective])
     best = [row for row, value in enumerate(ranks) if value == max(ranks)]
     loss = f"validation_loss/{objective}"
     if loss in scores.columns:
@@ -119,7 +119,7 @@ def choose_joint_epoch(scores: polars.DataFrame, goals: Goals, baseline: Point) 
         >>> choose_joint_epoch(polars.DataFrame(table), goals, base)["step"]
         5
     """
-    points = validation_points(scores, flat_goals(goals))
+    points = read_validation_points(scores, flat_goals(goals))
     drops = [drop(point, baseline, goals) for point in points]
     known = [math.inf if math.isnan(lost) else lost for lost in drops]
     return scores.row(known.index(min(known)), named=True)
@@ -140,7 +140,7 @@ def rank(points: Sequence[Point], ways: Mapping[str, Better]) -> list[float]:
     ]
 
 
-def validation_points(scores: polars.DataFrame, names: Iterable[str]) -> list[Point]:
+def read_validation_points(scores: polars.DataFrame, names: Iterable[str]) -> list[Point]:
     """Return the metrics on validation data, epoch by epoch; a metric may be absent."""
     columns = {name: f"validation/{name}" for name in names}
     return [

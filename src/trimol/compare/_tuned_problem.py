@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from trimol import methods
-from trimol.compare._epochs import drop, judge_run, rank, validation_points
+from trimol.compare._epochs import drop, judge_run, rank, read_validation_points
 from trimol.compare._tuning_plan import TuningPlan
 from trimol.runs import store
 from trimol.runs._journal import Progress, StepCount
@@ -198,7 +198,7 @@ def judge_epochs(run: StoredRun | Diverged, goals: Goals) -> Outcome:
     if isinstance(run, Diverged):
         return Failure(run)
     ways = flat_goals(goals)
-    for point in validation_points(run.scores, ways):
+    for point in read_validation_points(run.scores, ways):
         checked = checked_point(point, ways)
         if isinstance(checked, Failure):
             return checked

@@ -84,11 +84,11 @@ def tabulate_trials(study: BudgetStudy, scorer: EpochScorer) -> polars.DataFrame
         scores = [[-math.inf] * len(study.seeds) for _ in trials]
         for trial, own in zip(complete, scorer.score_seeds(complete), strict=True):
             scores[trial.number] = own
-        rows += rows_of_trials(trials, scores)
+        rows += describe_trials(trials, scores)
     return polars.DataFrame(rows, infer_schema_length=None)
 
 
-def rows_of_trials(
+def describe_trials(
     trials: Sequence[Trial], scores: Sequence[Sequence[float]]
 ) -> list[dict[str, Any]]:
     """Return the rows of one label; scores are by trial, then by seed, −∞ where a trial failed."""

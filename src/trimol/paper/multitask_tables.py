@@ -135,9 +135,9 @@ def planned_comparison(name: str, context: Context, regime: str) -> TuningPlan:
     return TuningPlan(
         task=said["task"],
         settings=[
-            as_setting(method, values)
+            make_setting(method, values)
             for method in methods(name)
-            for values in grid_of(name, method, grid=grid)
+            for values in list_values(name, method, grid=grid)
         ],
         epochs=now["epochs"],
         batch_size=said["batch_size"],
@@ -154,10 +154,10 @@ def planned_comparison(name: str, context: Context, regime: str) -> TuningPlan:
     )
 
 
-def as_setting(method: str, values: Mapping[str, float]) -> Setting:
+def make_setting(method: str, values: Mapping[str, float]) -> Setting:
     """Return a setting from its numbers: the weight decay is the task's, the rest the method's.
 
-    >>> as_setting("modo", {"lr": 0.1, "weight_decay": 0.01, "gamma": 1.0}).hyperparameters
+    >>> make_setting("modo", {"lr": 0.1, "weight_decay": 0.01, "gamma": 1.0}).hyperparameters
     {'gamma': 1.0}
     """
     own = {name: value for name, value in values.items() if name not in ("lr", "weight_decay")}
@@ -212,12 +212,12 @@ def baselines(task: str) -> dict[str, dict[str, float]]:
     }
 
 
-def grid_of(name: str, method: str, *, grid: bool) -> list[dict[str, float]]:
+def list_values(name: str, method: str, *, grid: bool) -> list[dict[str, float]]:
     """What is tried for a method: the table's grid, or else what the paper chose.
 
-    >>> grid_of("table4", "static", grid=False)
+    >>> list_values("table4", "static", grid=False)
     [{'lr': 0.0001, 'weight_decay': 0.001}]
-    >>> len(grid_of("table4", "modo", grid=True))
+    >>> len(list_values("table4", "modo", grid=True))
     12
     """
     table = stated()["tables"][name]

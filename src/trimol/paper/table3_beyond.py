@@ -71,16 +71,16 @@ def search(context: Context) -> BudgetStudy:
     seeds = stated()["seeds"][:1] if context.quick else stated()["seeds"]
     extend = 0 if context.quick else MOST
     samplers = {
-        method: GridSampler(grid, extend=extend, axes={"lr": _ladder(grid)})
-        for method, grid in grids(context).items()
+        method: GridSampler(grid, extend=extend, axes={"lr": _extend_ladder(grid)})
+        for method, grid in list_grids(context).items()
     }
-    most = sum(len(grid) + extend for grid in grids(context).values())
+    most = sum(len(grid) + extend for grid in list_grids(context).values())
     study = BudgetStudy(MnistProblem(context), samplers, most * len(seeds), seeds=seeds)
     exhaust(study, list(samplers))
     return study
 
 
-def grids(context: Context) -> dict[str, list[Setting]]:
+def list_grids(context: Context) -> dict[str, list[Setting]]:
     """List what is tried for each method at first.
 
     The paper's three methods; all that the file lists where hours are no matter.
@@ -104,7 +104,7 @@ def grids(context: Context) -> dict[str, list[Setting]]:
     }
 
 
-def _ladder(grid: Sequence[Setting]) -> list[float]:
+def _extend_ladder(grid: Sequence[Setting]) -> list[float]:
     """Continue a grid's step sizes by the file's factor, upwards and downwards."""
     factor, lrs = stated()["factor"], sorted({setting.lr for setting in grid})
     for _ in range(MOST):

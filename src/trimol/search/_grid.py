@@ -44,7 +44,6 @@ class GridSampler:
         self.extend, self.axes, self.whole = extend, axes, whole
         self.trials: list[Trial] = []
         self._waiting = list({setting.key: setting for setting in settings}.values())
-        self._known = {setting.key for setting in self._waiting}
 
     @property
     def best(self) -> Setting:
@@ -58,7 +57,7 @@ class GridSampler:
         """Return the next settings, at most so many."""
         if not self._waiting and self.trials and self.extend > 0:
             self.extend -= 1
-            self.add(self._beyond_edges())
+            self._waiting = self._beyond_edges()
         asked, self._waiting = self._waiting[:count], self._waiting[count:]
         return asked
 
@@ -66,22 +65,17 @@ class GridSampler:
         """Take notice of all trials so far."""
         self.trials = list(trials)
 
-    def add(self, settings: Sequence[Setting]) -> None:
-        """Append settings to those that wait, unless they were proposed before."""
-        new = {setting.key: setting for setting in settings if setting.key not in self._known}
-        self._known |= new.keys()
-        self._waiting += new.values()
-
     def _beyond_edges(self) -> list[Setting]:
         settings = [trial.setting for trial in self.trials]
         best, moved = self.best, []
         for name in find_edges(best, settings, self.axes):
             value = best.values[name]
-            after = next_value(value, values_of(name, settings), (self.axes or {}).get(name))
+            after = step_beyond(value, collect_values(name, settings), (self.axes or {}).get(name))
             at_edge = [own for own in settings if self.whole and own.values.get(name) == value]
             if after is not None:
                 moved += [own.with_value(name, after) for own in at_edge or [best]]
-        return moved
+        tried = {own.key for own in settings}
+        return [own for own in moved if own.key not in tried]
 
 
 def find_edges(
@@ -95,19 +89,19 @@ def find_edges(
     """
     found = []
     for name, value in setting.values.items():
-        values = values_of(name, settings)
+        values = collect_values(name, settings)
         at_edge = is_number(value) and len(values) > 1 and value in (values[0], values[-1])
         if at_edge and (names is None or name in names):
             found.append(name)
     return found
 
 
-def values_of(name: str, settings: Sequence[Setting]) -> list[float]:
+def collect_values(name: str, settings: Sequence[Setting]) -> list[float]:
     """Return the numbers that settings have under a name, in order."""
     return sorted({own.values[name] for own in settings if is_number(own.values.get(name))})
 
 
-def next_value(
+def step_beyond(
     edge: float, values: Sequence[float], ladder: Sequence[float] | None = None
 ) -> float | None:
     """Return the value beyond an edge of several; None if there is none.
@@ -115,7 +109,7 @@ def next_value(
     It is the next of the ladder, if there is one. Otherwise it is as far from the edge, by ratio,
     as the edge is from the value next to it; a number that is not positive has no ratio.
 
-    >>> next_value(0.5, [0.1, 0.5]), next_value(0.1, [0.1, 0.5], [0.03, 0.1, 0.5])
+    >>> step_beyond(0.5, [0.1, 0.5]), step_beyond(0.1, [0.1, 0.5], [0.03, 0.1, 0.5])
     (2.5, 0.03)
     """
     upwards = edge == values[-1]
