@@ -6,11 +6,11 @@
     python benchmarks/molecules.py --cost                     # the cost of a step alone, minutes
 
 Every method and single-task learning of each property are tuned on validation data by the same
-rule, run with several seeds and judged on test data (`trimol.runs.compare_tuned`). Static weighting
-has its weights tried, too: equal ones, and in between and in proportion to 1 over the loss that
-training with equal ones leaves. Δm is the mean over properties of how much larger an error is than
-that of single-task learning, in per cent: the lower, the better. Runs are kept in DIR: a stopped
-study goes on. Needs the files of qm9.
+rule, run with several seeds and judged on test data (`trimol.compare.compare_tuned`). Static
+weighting has its weights tried, too: equal ones, and in between and in proportion to 1 over the
+loss that training with equal ones leaves. Δm is the mean over properties of how much larger an
+error is than that of single-task learning, in per cent: the lower, the better. Runs are kept in
+DIR: a stopped study resumes. Needs the files of qm9.
 
 The cost of a step is CPU time against the bare loop that sums the losses; all take turns.
 """
@@ -27,10 +27,10 @@ from typing import Any
 
 import torch
 
+from trimol.compare import TunedResults, TuningPlan, compare_tuned
 from trimol.runs import _storage as files
-from trimol.runs import compare_tuned
 from trimol.runs._environment import environment, now
-from trimol.runs.tuning import Candidate, Outcome, TuningPlan
+from trimol.search import Setting
 from trimol.tasks import load
 from trimol.training import start, train
 
@@ -107,13 +107,11 @@ def plan(size: Size) -> TuningPlan:
     """What is compared."""
     return TuningPlan(
         task="qm9",
-        methods={
-            name: [
-                Candidate(lr=lr, hyperparameters=own, schedule=schedule)
-                for own, lr, schedule in product(each, size.rates_of(name), size.schedules)
-            ]
+        settings=[
+            Setting(name, lr, own, schedule)
             for name, each in size.methods.items()
-        },
+            for own, lr, schedule in product(each, size.rates_of(name), size.schedules)
+        ],
         epochs=size.epochs,
         batch_size=size.batch_size,
         options=size.options,
@@ -121,7 +119,7 @@ def plan(size: Size) -> TuningPlan:
     )
 
 
-def table(outcome: Outcome) -> list[dict[str, Any]]:
+def table(outcome: TunedResults) -> list[dict[str, Any]]:
     """Every metric and Δm by method: mean and deviation over seeds, and the seeds' own."""
     found: dict[tuple[str, str], list[float]] = {}
     for row in outcome.seeds.sort("seed", maintain_order=True).iter_rows(named=True):

@@ -28,8 +28,8 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,15 @@ from scipy.stats.qmc import LatinHypercube
 from torch import Tensor, nn
 
 import trimol
+from trimol import search
 from trimol.runs._environment import environment, now
+from trimol.search import BudgetStudy, GridSampler, Setting
+from trimol.search._grid import exhaust
+from trimol.search._problem import Outcome, checked_point
 from trimol.tasks import Batch, Data
 from trimol.tasks.pinn import burgers
 from trimol.tasks.pinn._field import Field
+from trimol.tasks.task import Better
 from trimol.training.loop import decay
 from trimol.training.replicas import Replicas
 
@@ -324,22 +329,18 @@ def apart(
     return ends(task, training.model)
 
 
-def settings_of(name: str, rates: Sequence[float] = RATES) -> list[Row]:
-    """What is tried."""
+def settings_of(name: str) -> list[Setting]:
+    """List what is tried at first."""
     weights: list[Row] = [{"weights": own} for own in WEIGHTS] if name == "static" else [{}]
-    tried = product(rates, SCHEDULES, weights)
-    return [{"lr": lr, "schedule": schedule, **own} for lr, schedule, own in tried]
-
-
-def beyond(rates: Sequence[float], best: float) -> list[float]:
-    """The next step size where the best is at an end; none where it is inside."""
-    place = LADDER.index(best)
-    near = {LADDER[n] for n in (place - 1, place + 1) if 0 <= n < len(LADDER)}
-    return sorted(near - set(rates))
+    return [Setting(name, lr, own, how) for lr, how, own in product(RATES, SCHEDULES, weights)]
 
 
 def _setting(row: Row) -> Row:
     return {key: row[key] for key in ("lr", "schedule", "weights") if key in row}
+
+
+def _row(setting: Setting) -> Row:
+    return {"lr": setting.lr, "schedule": setting.schedule, **setting.hyperparameters}
 
 
 def equal_time(kept: "Kept", names: Sequence[str], *, steps: int, seeds: int, task: Any) -> None:
@@ -347,33 +348,50 @@ def equal_time(kept: "Kept", names: Sequence[str], *, steps: int, seeds: int, ta
     cost = kept.costs(task, names)
     for name in names:
         long = max(round(steps / cost[name]), 1)
-        chosen = tuned(kept, task, name, long)
+        chosen = choose_setting(kept, task, name, long)
         kept.drop(chosen, protocol="equal-time", method=name, steps=long, **size_of(task))
         kept.runs(task, "equal-time", name, long, range(seeds), [chosen] * seeds)
 
 
-def tuned(kept: "Kept", task: Any, name: str, steps: int) -> Row:
-    """The setting that is best at held-out points; its step size has tried ones on both sides."""
-    of = {"protocol": "tuning", "method": name, "steps": steps, **size_of(task)}
+class FixedPoints:
+    """Runs on the fixed points, judged by the losses at held-out ones (`trimol.search.Problem`)."""
 
-    def score(setting: Row, seeds: Sequence[int] = (TUNED_ON, *AGAIN)) -> float:
-        """The mean over seeds of what is left at held-out points."""
-        rows = kept.of(**of, **setting)
-        found = [row["held out"] for row in rows if row["seed"] in seeds]
-        return float(np.mean(found)) if all(one >= 0 for one in found) else np.inf
+    objectives: Sequence[str] = burgers.Burgers.objectives
+    ways: Mapping[str, Better] = {"held out": "lower"}
+    spread = False
 
-    tried: list[float] = []
-    more: Sequence[float] = RATES
-    while more:
-        settings = settings_of(name, more)
-        kept.runs(task, "tuning", name, steps, [TUNED_ON] * len(settings), settings)
-        tried += more
-        settings = [_setting(row) for row in kept.of(**of, seed=TUNED_ON)]
-        ranked = sorted(settings, key=partial(score, seeds=(TUNED_ON,)))
-        more = beyond(tried, ranked[0]["lr"])
-    last = ranked[:FINALISTS]
-    kept.runs(task, "tuning", name, steps, [s for s in AGAIN for _ in last], last * len(AGAIN))
-    return min(last, key=score)
+    def __init__(self, kept: "Kept", task: Any, name: str, steps: int) -> None:
+        self.kept, self.what = kept, (task, "tuning", name, steps)
+
+    def rate(self, method: str) -> float:
+        """Return the first step size that is tried."""
+        return RATES[0]
+
+    def train(self, trainings: Sequence[search.Training]) -> list[Outcome]:
+        """Train what is not kept yet."""
+        settings, seeds = [_row(t.setting) for t in trainings], [t.seed for t in trainings]
+        rows = self.kept.runs(*self.what, seeds, settings)
+        return [checked_point(row, self.ways) for row in rows]
+
+
+def choose_setting(kept: "Kept", task: Any, name: str, steps: int) -> Row:
+    """Return the setting that is best at held-out points.
+
+    Its step size has tried ones on both sides, unless it is at an end of `LADDER`. What is kept of
+    an earlier search is tried, too.
+    """
+    of = {"protocol": "tuning", "method": name, "steps": steps, "seed": TUNED_ON}
+    grid = settings_of(name)
+    for row in kept.of(**of, **size_of(task)):
+        own = {"weights": row["weights"]} if "weights" in row else {}
+        grid.append(Setting(name, row["lr"], own, row["schedule"]))
+    sampler = GridSampler(grid, extend=len(LADDER), axes={"lr": LADDER}, whole=True)
+    problem, most = FixedPoints(kept, task, name, steps), len(grid) * len(LADDER)
+    study = BudgetStudy(problem, {name: sampler}, most, seeds=[TUNED_ON])
+    exhaust(study, [name])
+    last = sorted(study.trials[name], key=lambda trial: -trial.score)[:FINALISTS]
+    study.add_seeds(last, AGAIN)
+    return _row(max(last, key=lambda trial: trial.score).setting)
 
 
 def size_of(task: Any) -> Row:
@@ -434,8 +452,8 @@ class Kept:
         steps: int,
         seeds: Sequence[int],
         settings: Sequence[Row],
-    ) -> None:
-        """Runs on the fixed points, unless they were done."""
+    ) -> list[Row]:
+        """Train on the fixed points what was not trained before; return the rows of all."""
         of = {"protocol": protocol, "method": name, "steps": steps, **size_of(task)}
         keys = [{**of, "seed": seed, **own} for seed, own in zip(seeds, settings, strict=True)]
         left = [key for key in keys if not self.has(**_as_read(key))]
@@ -450,6 +468,7 @@ class Kept:
             )
             for key, ended in zip(part, found, strict=True):
                 self.add(_as_read({**key, **ended}))
+        return [self.of(**_as_read(key))[0] for key in keys]
 
     def add(self, row: Row) -> None:
         """Keep one more."""

@@ -16,7 +16,7 @@ are there, of up to ``--seeds`` seeds. To go on from what is in the repository, 
 The archive holds the runs of some of the tasks, `results/steps.json` the rows of all of them.
 
 Every combination of task, method, optimizer and variant gets the same number of trials, on a seed
-that is used for nothing else (`searched`), chosen by one number on validation data, and is then
+that is used for nothing else (`find_setting`), chosen by one number on validation data, and is then
 run with fresh seeds and measured on test data. Runs of one seed start from the same parameters and
 see the same samples, as many a step for every method. Step sizes fall linearly to zero.
 """
@@ -43,12 +43,14 @@ from step_tables import corrected, joined, place_of, summary
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from trimol import methods, tasks
+from trimol import methods, search, tasks
 from trimol.data import split
 from trimol.gradients._stepping import Steps
 from trimol.gradients.losses import as_vector
 from trimol.methods import Method
 from trimol.runs._environment import environment, now
+from trimol.search import BudgetStudy, FunctionProblem, GridSampler
+from trimol.search._grid import collect_values
 from trimol.simplex import min_norm
 from trimol.tasks import Batch, Data, Task
 
@@ -594,8 +596,29 @@ def run(store: Store, plan: Plan, combination: Combination, setting: Setting, se
     return store.get(what, lambda: trained(combination, setting, seed, length))
 
 
-def searched(score: Callable[[Setting], float], first: float, count: int, trials: int) -> Setting:
-    """The best of so many trials.
+class HalvingSampler(GridSampler):
+    """Goes on beyond the best step size while it is at an edge, then beside it.
+
+    Inside, the next step size is halfway, by ratio, to the farther neighbour of the best.
+    """
+
+    def ask(self, count: int) -> list[search.Setting]:
+        """Return the next settings, at most so many."""
+        asked = super().ask(count)
+        if asked:
+            return asked
+        lrs = collect_values("lr", [trial.setting for trial in self.trials])
+        place = lrs.index(self.best.lr)
+        below, best, above = lrs[place - 1 : place + 2]
+        is_farther = math.log(above / best) > math.log(best / below) - 1e-6
+        half = math.sqrt(best * (above if is_farther else below))
+        return [self.best.with_value("lr", half)]
+
+
+def find_setting(
+    score: Callable[[Setting], float], first: float, count: int, trials: int
+) -> Setting:
+    """Return the best setting of so many trials.
 
     Three step sizes, √10 apart; then on in the direction of the best as long as it is the first or
     the last; then halfway between the best and its neighbours.
@@ -608,36 +631,20 @@ def searched(score: Callable[[Setting], float], first: float, count: int, trials
         trials: How many there are in all.
 
     Example:
-        >>> round(searched(lambda s: abs(math.log10(s.lr) - 1.3), 1.0, 0, 6).lr)
+        >>> round(find_setting(lambda s: abs(math.log10(s.lr) - 1.3), 1.0, 0, 6).lr)
         32
     """
-    scores: dict[float, float] = {}
-
-    def tried(place: float) -> float:
-        return scores.setdefault(place, score(Setting(_rounded(first * SPACING**place))))
-
-    for place in (0.0, 1.0, -1.0)[:trials]:
-        tried(place)
-    while len(scores) < trials - count:
-        tried(_next_place(scores))
-    lr = _rounded(first * SPACING ** min(scores, key=lambda place: (scores[place], place)))
-    weighed = {Setting(lr): min(scores.values())}
-    for number in range(count if trials > count else 0):
-        setting = Setting(lr, _emphasised(number, count))
-        weighed[setting] = score(setting)
-    return min(weighed, key=lambda setting: weighed[setting])
-
-
-def _next_place(scores: Mapping[float, float]) -> float:
-    """Where to look next, in units of the spacing."""
-    best = min(scores, key=lambda place: (scores[place], place))
-    if best == max(scores):
-        return best + 1
-    if best == min(scores):
-        return best - 1
-    above = min(place for place in scores if place > best)
-    below = max(place for place in scores if place < best)
-    return (best + above) / 2 if above - best >= best - below else (best + below) / 2
+    rates = [first * SPACING**place for place in (0, 1, -1)][:trials]
+    sampler = HalvingSampler([search.Setting("", rate) for rate in rates], extend=trials)
+    problem = FunctionProblem(lambda own: {"score": score(_rounded(own))}, ["score"], lr=first)
+    study = BudgetStudy(problem, {"": sampler}, trials + count)
+    for _ in range(max(len(rates), trials - count)):
+        study.round({"": 1})
+    if trials > count:
+        weights = [{"weights": _emphasised(number, count)} for number in range(count)]
+        lr = sampler.best.lr
+        study.try_settings({"": [search.Setting("", lr, own) for own in weights]})
+    return _rounded(sampler.best)
 
 
 def _emphasised(number: int, count: int) -> tuple[float, ...]:
@@ -650,8 +657,8 @@ def _emphasised(number: int, count: int) -> tuple[float, ...]:
     return tuple(round((EMPHASIS if m == number else 1.0) / total, 4) for m in range(count))
 
 
-def _rounded(lr: float) -> float:
-    return float(f"{lr:.3g}")
+def _rounded(setting: search.Setting) -> Setting:
+    return Setting(float(f"{setting.lr:.3g}"), setting.weights)
 
 
 def first_rate(combination: Combination) -> float:
@@ -672,7 +679,7 @@ def chosen(store: Store, plan: Plan, combination: Combination) -> Setting:
     def score(setting: Setting) -> float:
         return float(run(store, plan, combination, setting, TUNING_SEED)["validation"])
 
-    return searched(score, first, count, plan.trials)
+    return find_setting(score, first, count, plan.trials)
 
 
 def studied(plan: Plan, combination: Combination) -> None:

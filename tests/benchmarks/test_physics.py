@@ -1,11 +1,15 @@
 """The study of physics-informed networks: its protocol is the published one, and it goes on."""
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +111,7 @@ def test_step_sizes_go_on_until_the_best_is_inside(study, monkeypatch):
         return [{"held out": abs(own["lr"] - 1e-4)} for own in settings]
 
     monkeypatch.setattr(study, "together", together)
-    assert study.tuned(kept, task, "config", 5)["lr"] == 1e-4
+    assert study.choose_setting(kept, task, "config", 5)["lr"] == 1e-4
     tried = sorted({row["lr"] for row in kept.rows[1:]})
     assert tried == [3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2]
     assert len([row for row in kept.rows if row.get("seed") in study.AGAIN]) == 4
@@ -134,12 +138,26 @@ def test_luck_with_one_seed_does_not_choose(study, monkeypatch):
     monkeypatch.setattr(study, "RATES", (1e-3, 3e-3, 1e-2))
     monkeypatch.setattr(study, "FINALISTS", 6)
     kept = study.Kept(None)
-    chosen = study.tuned(kept, task, "config", 5)
+    chosen = study.choose_setting(kept, task, "config", 5)
     assert chosen == {"lr": 3e-3, "schedule": "cosine"}
     of = {"protocol": "equal-time", "method": "config"}
     kept.rows += [{**of, **chosen}, {**of, "lr": 1e-3, "schedule": None}]
     kept.drop(chosen, **of)
     assert kept.of(**of) == [{**of, **chosen}]
+
+
+def test_the_published_choices_are_those_of_the_published_trials(study, monkeypatch):
+    """Nothing is trained again, and the seeds of every method have the setting that is chosen."""
+    kept = study.Kept(ROOT / "results" / "physics.json")
+    kept.path = None
+    for kind in ("together", "apart"):
+        monkeypatch.setattr(study, kind, lambda *_: pytest.fail("run again"))
+    ended = [row for row in kept.rows if row["protocol"] == "equal-time"]
+    assert ended
+    for row in {(row["method"], row["steps"], row["points"]): row for row in ended}.values():
+        task = SimpleNamespace(**{name: row[name] for name in ("points", "width", "depth")})
+        chosen = study.choose_setting(kept, task, row["method"], row["steps"])
+        assert study._as_read(chosen) == study._setting(row)
 
 
 def test_costs_of_another_size_are_not_taken(study, monkeypatch):

@@ -50,10 +50,33 @@ def test_every_search_has_as_many_trials(steps, count):
             tried.append(setting)
             return abs(math.log10(setting.lr) - best)
 
-        found = steps.searched(score, 1.0, count, 6)
+        found = steps.find_setting(score, 1.0, count, 6)
         assert len(tried) == len(set(tried)) == 6
         assert found in tried
         assert sum(setting.weights is not None for setting in tried) == count
+
+
+def test_where_every_trial_fails_the_smallest_step_size_is_left(steps):
+    tried = []
+
+    def score(setting):
+        tried.append(setting.lr)
+        return math.inf
+
+    assert steps.find_setting(score, 1.0, 0, 5).lr == 0.0316
+    assert tried == [1.0, 3.16, 0.316, 0.1, 0.0316]
+
+
+def test_the_published_settings_are_those_of_the_archived_trials(steps, published, tmp_path):
+    archive = ROOT / "results" / "steps-runs.jsonl.gz"
+    plan = steps.Plan(tmp_path, 10, archive)
+    store = steps.Store(plan, makes=False)
+    newest = [row for row in published["rows"] if "made" not in row and row["method"] != "static"]
+    assert newest
+    for row in newest:
+        names = ("task", "method", "optimizer", "variant")
+        found = steps.chosen(store, plan, steps.Combination(**{n: row[n] for n in names}))
+        assert [found.lr, found.weights and list(found.weights)] == [row["lr"], row["weights"]]
 
 
 def test_combinations_leave_out_what_would_be_the_same(steps):

@@ -5,9 +5,9 @@ import math
 import pytest
 
 from trimol import paper as reproduce
+from trimol.compare import drop
 from trimol.paper import multitask_tables as paper
 from trimol.paper._dense.dense_task import GOALS
-from trimol.runs._judging import drop
 from trimol.runs.config import hyperparameters_of
 from trimol.tasks import Goals
 
@@ -66,7 +66,7 @@ def test_settings_can_be_run(name: str) -> None:
     assert name in reproduce.names()
     for method in paper.methods(name):
         for grid in (True, False):
-            tried = paper.candidates(name, method, grid=grid)
+            tried = paper.list_values(name, method, grid=grid)
             assert len({tuple(sorted(flat.items())) for flat in tried}) == len(tried)
             for flat in tried:
                 known = {"lr", "weight_decay", *hyperparameters_of(method)}
@@ -76,9 +76,9 @@ def test_settings_can_be_run(name: str) -> None:
 def test_all_methods_of_an_appendix_have_the_same_step_sizes() -> None:
     for name in (name for name in TABLES if "appendix" in name):
         lrs = {
-            method: [flat["lr"] for flat in paper.candidates(name, method, grid=True)]
+            method: [flat["lr"] for flat in paper.list_values(name, method, grid=True)]
             for method in paper.methods(name)
         }
         assert set(map(tuple, lrs.values())) == {(1e-4, 5e-4)}
-    (chosen,) = paper.candidates("table-appendix-officehome", "modo", grid=False)
+    (chosen,) = paper.list_values("table-appendix-officehome", "modo", grid=False)
     assert chosen == {"lr": 5e-4, "weight_decay": 1e-5, "gamma": 1e-3}

@@ -11,15 +11,16 @@ import pytest
 
 from trimol import paper as reproduce
 from trimol import report
+from trimol.compare import TuningPlan
+from trimol.compare._tuned_problem import ALONE, PAPERS_BUDGET
+from trimol.compare._tuned_tables import describe_trials
 from trimol.paper import _multitask_report as multitask_report
 from trimol.paper import claims
 from trimol.paper import multitask_tables as multitask
 from trimol.paper._studies import Context
 from trimol.runs import study as results
-from trimol.runs._candidates import Series
-from trimol.runs._tuning_tables import of_candidates
 from trimol.runs.study import Study
-from trimol.runs.tuning import ALONE, PAPERS_BUDGET, Candidate, TuningPlan
+from trimol.search import Setting, Trial
 
 HERE = Path(__file__).parent
 GOALS = {"near": {"near accuracy": "higher"}, "far": {"far error": "lower"}}
@@ -260,10 +261,10 @@ def test_differences_are_told_from_noise() -> None:
 
 
 def tuned(scores: Mapping[float, list[float]]) -> polars.DataFrame:
-    """Candidates of one method by their γ, with scores seed by seed."""
-    candidates = tuple(Candidate(0.1, {"gamma": gamma}) for gamma in scores)
-    series = Series("modo", "x", "modo", GOALS, candidates, 4, 1, 1)
-    return polars.DataFrame(of_candidates(series, list(scores.values()), [""] * len(scores)))
+    """Trials of one method by their γ, with scores seed by seed."""
+    settings = [Setting("modo", 0.1, {"gamma": gamma}) for gamma in scores]
+    trials = [Trial(number, setting) for number, setting in enumerate(settings)]
+    return polars.DataFrame(describe_trials(trials, list(scores.values())))
 
 
 def test_how_stable_a_choice_is() -> None:
@@ -285,9 +286,9 @@ def test_how_stable_a_choice_is() -> None:
     assert multitask_report.stability(alone)[0].startswith("One seed chose the settings")
 
 
-def test_added_candidates_and_edges_are_told() -> None:
-    tried = [Candidate(0.1, {"gamma": gamma}) for gamma in (0.1, 1.0)]
-    planned = TuningPlan("x", {"modo": tried}, 1, 4, extend=4, reference="modo")
+def test_added_settings_and_edges_are_told() -> None:
+    tried = [Setting("modo", 0.1, {"gamma": gamma}) for gamma in (0.1, 1.0)]
+    planned = TuningPlan("x", tried, 1, 4, extend=4, reference="modo")
     table = tuned({0.1: [1.0, 2.0], 1.0: [1.5, 2.75], 10.0: [0.0, 1.0]})
     (said,) = multitask_report.extended(planned, table)
     assert said.endswith("up to 4 times, from that setting on and one number at a time: modo 1.")

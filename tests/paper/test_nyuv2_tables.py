@@ -25,8 +25,8 @@ def test_the_task_takes_the_options(name: str, regime: str, tmp_path: Path) -> N
         planned = multitask.planned_comparison(
             name, Context(tmp_path, tmp_path, tmp_path, quick), regime
         )
-        for candidates in planned.methods.values():
-            found = load(planned.task, {**planned.options, **candidates[0].task_options})
+        for settings in planned.methods.values():
+            found = load(planned.task, {**planned.options, **settings[0].task_options})
         metrics = {m for own in found.goals.values() for m in own}
         for values in planned.baselines.values():
             assert set(values) == metrics

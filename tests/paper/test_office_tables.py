@@ -50,8 +50,8 @@ def test_the_task_takes_the_options(name: str, task: str, tmp_path: Path) -> Non
             context = Context(tmp_path, tmp_path, tmp_path, quick=quick)
             planned = multitask.planned_comparison(name, context, regime)
             assert planned.task == task
-            for candidates in planned.methods.values():
-                options = {**planned.options, **candidates[0].task_options}
+            for settings in planned.methods.values():
+                options = {**planned.options, **settings[0].task_options}
                 found = load(task, options)
             metrics = [m for own in found.goals.values() for m in own]
             assert metrics == list(planned.baselines["paper's baselines, validation"])

@@ -1,8 +1,10 @@
 """Table 3 and what lies beyond it, on small images: rows, verdicts, tuning."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import images
 import polars
@@ -113,13 +115,13 @@ def test_every_method_has_as_many_trials() -> None:
     counts = {len(options) for options in table3_beyond.stated()["methods"].values()}
     assert counts == {3}
     short, long = (
-        table3_beyond.candidates(Context(Path("x"), Path("x"), Path("x"), full=full))
+        table3_beyond.list_grids(Context(Path("x"), Path("x"), Path("x"), full=full))
         for full in (False, True)
     )
     assert list(short) == ["static", "mgda", "modo"]
     assert list(long) == list(table3_beyond.stated()["methods"])
     for grid in (short, long):
-        assert {len({config.key for config in configs}) for configs in grid.values()} == {24}
+        assert {len({setting.key for setting in own}) for own in grid.values()} == {24}
 
 
 def looked_at(config: RunConfig, *losses: float) -> StoredRun:
@@ -128,66 +130,81 @@ def looked_at(config: RunConfig, *losses: float) -> StoredRun:
     return StoredRun(Path("x"), config, {}, table_of_records([record]), {"record": record}, ())
 
 
+def train_by(
+    losses: Callable[[RunConfig], list[float] | None], asked: list[float], monkeypatch: Any
+) -> None:
+    """Replace the runs of the study: these losses on validation images, None where it diverges."""
+
+    def run(configs: list[RunConfig], seeds: list[int], *_: object, **__: object) -> list[Any]:
+        assert seeds == [10, 11]
+        asked.extend(config.lr for config in configs)
+        return [[_ended(config, losses(config)) for _ in seeds] for config in configs]
+
+    def _ended(config: RunConfig, found: list[float] | None) -> StoredRun | Diverged:
+        return Diverged("at step 3") if found is None else looked_at(config, *found)
+
+    monkeypatch.setattr(table3_beyond, "run_over_seeds", run)
+
+
 @pytest.fixture
-def trials() -> list[RunConfig]:
-    return [
-        RunConfig(task="mnist", method="static", lr=lr, steps=10, validation_only=True)
-        for lr in (0.1, 0.3, 1.0)
-    ]
+def one_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Static weights alone, at three step sizes."""
+    stated = few(lr=[0.1, 0.3, 1.0], schedules=["constant"], methods={"static": [{}]})
+    monkeypatch.setattr(table3_beyond, "stated", lambda: stated)
 
 
-def test_the_best_trial_has_the_lowest_losses(trials: list[RunConfig]) -> None:
-    # In logarithms: halving a small loss is worth halving a large one.
-    losses = ([1.0, 0.01], [1.1, 0.005], [1.1, 0.006])
-    found = {c.key: [looked_at(c, *own)] for c, own in zip(trials, losses, strict=True)}
-    assert table3_beyond.best(trials, found).lr == 0.3
-    assert table3_beyond.beyond_edge(trials, found) is None
-    found[trials[1].key] = [looked_at(trials[1], 0.1, 0.001), Diverged("at step 3")]
-    assert table3_beyond.best(trials, found).lr == 1.0
-    shown = table3_beyond.tuning({"static": trials}, found)["mean_log_loss"].to_list()
-    assert shown[0] == pytest.approx(math.log(0.1))
-    assert shown[1] is None
-    with pytest.raises(Diverged, match="every step size of static diverged"):
-        table3_beyond.best(trials[1:2], found)
+@pytest.mark.usefixtures("one_grid")
+def test_the_best_trial_has_the_lowest_losses(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = {0.1: [1.0, 0.01], 0.3: [1.1, 0.005], 1.0: [1.1, 0.006]}
+    asked: list[float] = []
+    train_by(lambda config: losses[config.lr], asked, monkeypatch)
+    study = table3_beyond.search(replace(context, quick=False))
+    assert study.best("static").setting.lr == 0.3
+    assert asked == [0.1, 0.3, 1.0]
+    table = table3_beyond.tabulate_trials(study)
+    assert table["mean_log_loss"][0] == pytest.approx(math.log(0.1))
+    assert table["validation_accuracy"].to_list() == [0.5] * 3
 
 
-def test_a_grid_goes_on_where_its_edge_is_best(trials: list[RunConfig]) -> None:
-    def chosen(*losses: float) -> RunConfig | None:
-        found = {c.key: [looked_at(c, own)] for c, own in zip(trials, losses, strict=True)}
-        return table3_beyond.beyond_edge(trials, found)
-
-    up, down = chosen(3.0, 2.0, 1.0), chosen(1.0, 2.0, 3.0)
-    assert up is not None
-    assert down is not None
-    assert (up.lr, down.lr) == (3.0, 0.0333)
-    assert chosen(2.0, 1.0, 3.0) is None
-    # The edge is that of the same kind: with another schedule the grid is another.
-    other = trials[2].model_copy(update={"schedule": "linear", "lr": 0.3})
-    found = {c.key: [looked_at(c, c.lr + 1)] for c in trials} | {other.key: [looked_at(other, 0.1)]}
-    beyond = table3_beyond.beyond_edge([*trials, other], found)
-    assert beyond is not None
-    assert (beyond.schedule, beyond.lr) == ("linear", 0.9)
+@pytest.mark.usefixtures("one_grid")
+def test_trials_that_fail_have_no_numbers(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses = {0.1: [2.0], 0.3: None, 1.0: [0.0], 0.0333: [1.0], 0.0111: [3.0]}
+    train_by(lambda config: losses[config.lr], [], monkeypatch)
+    study = table3_beyond.search(replace(context, quick=False))
+    assert study.best("static").setting.lr == 0.0333  # one below the edge, by the file's factor
+    shown = table3_beyond.tabulate_trials(study)["mean_log_loss"].to_list()
+    assert shown == pytest.approx([math.log(2), None, None, 0.0, math.log(3)])
+    train_by(lambda config: None, [], monkeypatch)
+    study = table3_beyond.search(replace(context, quick=False))
+    with pytest.raises(Diverged, match="no setting of static came to an end: at step 3"):
+        study.best("static")
 
 
 def test_the_search_extends_its_grid(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[float] = []
+    own: dict[str, Any] = {"static": [{}], "mgda": [{"times": 9.0}]}
+    stated = few(lr=[0.3, 1.0], schedules=["constant"], methods=own)
+    monkeypatch.setattr(table3_beyond, "stated", lambda: stated)
+    train_by(lambda config: [abs(math.log(config.lr / 25)) + 1], asked := [], monkeypatch)
+    study = table3_beyond.search(replace(context, quick=False))
+    tried = {m: [trial.setting.lr for trial in trials] for m, trials in study.trials.items()}
+    assert tried == {"static": [0.3, 1.0, 3.0, 9.0, 27.0, 81.0], "mgda": [2.7, 9.0, 27.0, 81.0]}
+    assert sorted(asked) == sorted(lr for lrs in tried.values() for lr in lrs)
+    assert study.best("static").setting.lr == 27.0
+    (how, _) = table3_beyond._how(study)
+    assert "static 2." in how
 
-    def run(
-        settings: list[RunConfig], seeds: list[int], *_: object, **__: object
-    ) -> list[list[StoredRun]]:
-        assert seeds == [10, 11]
-        asked.extend(config.lr for config in settings)
-        return [[looked_at(c, abs(math.log(c.lr / 25)) + 1)] for c in settings]
 
+def test_a_search_ends_at_last(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     stated = few(lr=[0.3, 1.0], schedules=["constant"], methods={"static": [{}]})
     monkeypatch.setattr(table3_beyond, "stated", lambda: stated)
-    monkeypatch.setattr(table3_beyond, "run_over_seeds", run)
-    grid, tried = table3_beyond.search(replace(context, quick=False))
-    assert asked == [0.3, 1.0, 3.0, 9.0, 27.0, 81.0]
-    assert [config.lr for config in grid["static"]] == asked
-    assert table3_beyond.best(grid["static"], tried).lr == 27.0
-    notes = table3_beyond._how({**grid, "mgda": grid["static"][:2]}, tried)
-    assert "static 4." in notes[0]
+    train_by(lambda config: [1 / config.lr], asked := [], monkeypatch)
+    study = table3_beyond.search(replace(context, quick=False))
+    assert asked == [0.3, 1.0, 3.0, 9.0, 27.0, 81.0, 243.0, 729.0]
+    assert table3_beyond._how(study)[-1] == "Still at the edge of the grid: static."
 
 
 def test_differences_are_paired_and_conflict_is_counted() -> None:

@@ -55,7 +55,7 @@ def test_a_gain_that_noise_may_have_lifted_above_the_margin_changes_nothing():
     unsure = judge([pair("a", "accuracy", 1.5 * MARGIN, noise=0.0035)], WAYS, baseline="static")
     (gain,) = unsure.gains
     assert gain.clear
-    assert gain.share > MARGIN > gain.share - gain.ci / gain.scale
+    assert gain.share > MARGIN > gain.share - gain.ci / gain.base
     assert (gain.better, unsure.use) == (False, "static")
     sure = judge([pair("a", "accuracy", 1.5 * MARGIN, noise=1e-4)], WAYS, baseline="static")
     assert sure.use == "a"

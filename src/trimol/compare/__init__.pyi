@@ -2,4 +2,8 @@ from trimol.compare._answer import Answer as Answer
 from trimol.compare._answer import decide as decide
 from trimol.compare._diagnose import Diagnosis as Diagnosis
 from trimol.compare._diagnose import diagnose as diagnose
+from trimol.compare._epochs import drop as drop
 from trimol.compare._spending import Spending as Spending
+from trimol.compare._tuned import TunedResults as TunedResults
+from trimol.compare._tuned import compare_tuned as compare_tuned
+from trimol.compare._tuning_plan import TuningPlan as TuningPlan

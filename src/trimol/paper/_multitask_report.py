@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import polars
 
 from trimol import methods as registry
+from trimol.compare import TunedResults, TuningPlan
+from trimol.compare._tuned_problem import ALONE, PAPERS_BUDGET
 from trimol.paper._drawing import NAMES, figure, files
 from trimol.report._numbers import change, count, number
 from trimol.report._style import Look, looks
@@ -19,7 +21,6 @@ from trimol.runs._judging import flat_goals
 from trimol.runs._significance import too_few
 from trimol.runs.comparison import Difference, judged_together
 from trimol.runs.statistics import Interval, Paired, finite_mean, steps_apart
-from trimol.runs.tuning import ALONE, PAPERS_BUDGET, Outcome, TuningPlan
 from trimol.tasks.task import Goals
 
 DROP = "ΔA_id"
@@ -36,7 +37,7 @@ Key = tuple[str, str]  # method, metric
 
 
 def notes(
-    planned: TuningPlan, table: polars.DataFrame, goals: Goals, outcome: Outcome
+    planned: TuningPlan, table: polars.DataFrame, goals: Goals, outcome: TunedResults
 ) -> list[str]:
     """What to make of the numbers, in words: differences first, then how they came about.
 

@@ -7,7 +7,7 @@ GPU. NYU-v2 (Table 6), three tasks on one image, needs its data and a GPU; `scen
 rooms that are generated on the spot, on two CPU cores: the paper has no such table.
 
 Every method is tuned on validation data, run with several seeds and judged on test data at the
-epochs that validation data chose (:mod:`trimol.runs.tuning`). Here the numbers get their
+epochs that validation data chose (`trimol.compare.compare_tuned`). Here the numbers get their
 intervals and the paper's cells; `trimol.paper._multitask_report` has the words and the figures.
 """
 
@@ -23,15 +23,17 @@ from typing import Any
 import polars
 import torch
 
+from trimol.compare import TunedResults, TuningPlan, compare_tuned, drop
+from trimol.compare._tuned_problem import ALONE, PAPERS_BUDGET
 from trimol.paper import _multitask_report as report
 from trimol.paper._multitask_report import DROP
 from trimol.paper._printed_mnist import Printed, printed, verdict
 from trimol.paper._studies import Context, get
 from trimol.runs import study as results
-from trimol.runs._judging import drop, flat_goals
+from trimol.runs._judging import flat_goals
 from trimol.runs.statistics import interval
 from trimol.runs.study import Row, Study
-from trimol.runs.tuning import ALONE, PAPERS_BUDGET, Candidate, Outcome, TuningPlan, compare_tuned
+from trimol.search._setting import Setting
 from trimol.tasks import load
 from trimol.tasks.task import Goals
 
@@ -132,10 +134,11 @@ def planned_comparison(name: str, context: Context, regime: str) -> TuningPlan:
     tried = stated()["grids"][said["grid"]]
     return TuningPlan(
         task=said["task"],
-        methods={
-            method: [candidate(flat) for flat in candidates(name, method, grid=grid)]
+        settings=[
+            make_setting(method, values)
             for method in methods(name)
-        },
+            for values in list_values(name, method, grid=grid)
+        ],
         epochs=now["epochs"],
         batch_size=said["batch_size"],
         options={**how["options"], **now["options"]},
@@ -151,14 +154,14 @@ def planned_comparison(name: str, context: Context, regime: str) -> TuningPlan:
     )
 
 
-def candidate(flat: Mapping[str, float]) -> Candidate:
-    """A setting from its numbers: the weight decay is the task's, the rest the method's.
+def make_setting(method: str, values: Mapping[str, float]) -> Setting:
+    """Return a setting from its numbers: the weight decay is the task's, the rest the method's.
 
-    >>> candidate({"lr": 0.1, "weight_decay": 0.01, "gamma": 1.0}).hyperparameters
+    >>> make_setting("modo", {"lr": 0.1, "weight_decay": 0.01, "gamma": 1.0}).hyperparameters
     {'gamma': 1.0}
     """
-    own = {key: value for key, value in flat.items() if key not in ("lr", "weight_decay")}
-    return Candidate(flat["lr"], own, {"weight_decay": flat["weight_decay"]})
+    own = {name: value for name, value in values.items() if name not in ("lr", "weight_decay")}
+    return Setting(method, values["lr"], own, task_options={"weight_decay": values["weight_decay"]})
 
 
 # --- what the paper states ------------------------------------------------------------------------
@@ -209,12 +212,12 @@ def baselines(task: str) -> dict[str, dict[str, float]]:
     }
 
 
-def candidates(name: str, method: str, *, grid: bool) -> list[dict[str, float]]:
+def list_values(name: str, method: str, *, grid: bool) -> list[dict[str, float]]:
     """What is tried for a method: the table's grid, or else what the paper chose.
 
-    >>> candidates("table4", "static", grid=False)
+    >>> list_values("table4", "static", grid=False)
     [{'lr': 0.0001, 'weight_decay': 0.001}]
-    >>> len(candidates("table4", "modo", grid=True))
+    >>> len(list_values("table4", "modo", grid=True))
     12
     """
     table = stated()["tables"][name]
@@ -247,7 +250,7 @@ def _printed(cell: str, *, unit: Decimal, runs: int) -> Printed:
 
 
 def tidy(seeds: polars.DataFrame, goals: Goals, reference: str) -> polars.DataFrame:
-    """`Outcome.seeds`, one row a method, seed and metric, with two columns more.
+    """`TunedResults.seeds`, one row a method, seed and metric, with two columns more.
 
     ``kind`` is ``"task"`` for a metric of a task, ``"overall"`` for ΔA and ``"share"`` for the ΔA
     of one objective; ``drop`` is the signed relative drop in per cent against the mean of the
@@ -272,14 +275,14 @@ def tidy(seeds: polars.DataFrame, goals: Goals, reference: str) -> polars.DataFr
     )
 
 
-def settings(outcome: Outcome, goals: Goals) -> dict[Key, dict[str, Any]]:
+def settings(outcome: TunedResults, goals: Goals) -> dict[Key, dict[str, Any]]:
     """What each number was measured with, by method and metric; nothing where it is from many."""
     objective = {metric: name for name, metrics in goals.items() for metric in metrics}
     by_key = {}
     for method, metric in outcome.seeds.select("method", "metric").unique().iter_rows():
         label = f"{ALONE}-{objective.get(metric)}" if method == ALONE else method
         known = outcome.settings.get(label)
-        by_key[method, metric] = {} if known is None else known.numbers
+        by_key[method, metric] = {} if known is None else known.values
     return by_key
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import polars
 
+from trimol.methods._registry import BASELINE
 from trimol.paper import _printed_mnist as paper
 from trimol.paper import table3
 from trimol.paper._studies import Context, get
@@ -29,18 +30,23 @@ from trimol.runs.config import RunConfig
 from trimol.runs.statistics import Paired
 from trimol.runs.store import StoredRun
 from trimol.runs.study import Row, Study
+from trimol.search._grid import GridSampler, exhaust, find_edges
+from trimol.search._problem import Failure, Outcome, Training
+from trimol.search._setting import Setting
+from trimol.search._study import BudgetStudy, mean_point
+from trimol.tasks.task import Better
 from trimol.training import Diverged
 
-CHOSEN_BY = "validation_loss/"
+VALIDATION = "validation_loss/"
+SCORE, ACCURACY = "mean_log_loss", "validation_accuracy"
 COMPARED = ("cross-entropy", "MSE", "Huber", "accuracy")
 MOST = 6  # times that a grid is extended; beyond, the study says that the choice is at its edge
-Tried = dict[str, Sequence[StoredRun | Diverged]]  # by the key of the setting
 
 
 def beyond(context: Context) -> Study:
     """Run the study."""
-    grid, tried = search(context)
-    final = {method: _final(best(configs, tried)) for method, configs in grid.items()}
+    study = search(context)
+    final = {m: _configure(study.best(m).setting, _steps(context)) for m in study.trials}
     table = paper.paper()["table3"]
     tables = table3.measured(final, context.pick(table["runs"], 2), context)
     found = against_first(tables)
@@ -48,51 +54,47 @@ def beyond(context: Context) -> Study:
         name="table3-beyond",
         title=get("table3-beyond").title,
         rows=[row for name in final for row in _rows(final[name], tables[name], found)],
-        notes=[
-            *_how(grid, tried),
-            *_remaining(found),
-            conflict(tables),
-            table3.speed(tables),
-        ],
-        tables={"runs": table3.joined(tables), "tuning": tuning(grid, tried)},
+        notes=[*_how(study), *_remaining(found), conflict(tables), table3.speed(tables)],
+        tables={"runs": table3.joined(tables), "tuning": tabulate_trials(study)},
     )
 
 
 @cache
 def stated() -> dict[str, Any]:
-    """What is tried: ``table3_beyond.toml``."""
+    """Read what is tried: ``table3_beyond.toml``."""
     text = files("trimol.paper").joinpath("table3_beyond.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)
 
 
-def search(context: Context) -> tuple[dict[str, list[RunConfig]], Tried]:
-    """All that was tried for each method, and what became of it."""
-    grid = candidates(context)
+def search(context: Context) -> BudgetStudy:
+    """Try every method's grid, and step sizes beyond an edge that is the best."""
     seeds = stated()["seeds"][:1] if context.quick else stated()["seeds"]
-    tried: Tried = {}
-    more = [config for configs in grid.values() for config in configs]
-    for _ in range(MOST + 1):
-        runs = run_over_seeds(more, seeds, context.parts, context.watch, on=context.on)
-        tried |= zip((config.key for config in more), runs, strict=True)
-        further = {method: beyond_edge(configs, tried) for method, configs in grid.items()}
-        more = [config for config in further.values() if config is not None]
-        if context.quick or not more:
-            break
-        for config in more:
-            grid[config.method].append(config)
-    return {m: [c for c in configs if c.key in tried] for m, configs in grid.items()}, tried
+    extend = 0 if context.quick else MOST
+    samplers = {
+        method: GridSampler(grid, extend=extend, axes={"lr": _extend_ladder(grid)})
+        for method, grid in list_grids(context).items()
+    }
+    most = sum(len(grid) + extend for grid in list_grids(context).values())
+    study = BudgetStudy(MnistProblem(context), samplers, most * len(seeds), seeds=seeds)
+    exhaust(study, list(samplers))
+    return study
 
 
-def candidates(context: Context) -> dict[str, list[RunConfig]]:
-    """What is tried for each method at first, to be looked at on validation images.
+def list_grids(context: Context) -> dict[str, list[Setting]]:
+    """List what is tried for each method at first.
 
     The paper's three methods; all that the file lists where hours are no matter.
     """
-    tried, steps = stated(), 20 if context.quick else paper.paper()["table3"]["steps"]
+    tried = stated()
     lrs = tried["lr"][:2] if context.quick else tried["lr"]
     return {
         method: [
-            _trial(method, float(f"{lr * own.get('times', 1.0):.3g}"), own, steps, schedule)
+            Setting(
+                method,
+                _rounded(lr * own.get("times", 1.0)),
+                {name: value for name, value in own.items() if name != "times"},
+                None if schedule == "constant" else schedule,
+            )
             for own in options
             for schedule in tried["schedules"]
             for lr in lrs
@@ -102,78 +104,80 @@ def candidates(context: Context) -> dict[str, list[RunConfig]]:
     }
 
 
-def _trial(method: str, lr: float, own: Mapping[str, Any], steps: int, schedule: str) -> RunConfig:
-    hyperparameters = {name: value for name, value in own.items() if name != "times"}
-    how = {} if schedule == "constant" else {"schedule": schedule}
-    return table3.setting(method, lr, hyperparameters, steps, validation_only=True, **how)
+def _extend_ladder(grid: Sequence[Setting]) -> list[float]:
+    """Continue a grid's step sizes by the file's factor, upwards and downwards."""
+    factor, lrs = stated()["factor"], sorted({setting.lr for setting in grid})
+    for _ in range(MOST):
+        lrs = [_rounded(lrs[0] / factor), *lrs, _rounded(lrs[-1] * factor)]
+    return lrs
 
 
-def best(configs: Sequence[RunConfig], outcomes: Tried) -> RunConfig:
-    """The setting with the lowest validation losses; the first of equals."""
-    scores = [_score(outcomes[config.key]) for config in configs]
-    if min(scores) == math.inf:
-        raise Diverged(f"every step size of {configs[0].method} diverged")
-    return configs[scores.index(min(scores))]
+def _rounded(lr: float) -> float:
+    return float(f"{lr:.3g}")
 
 
-def beyond_edge(configs: Sequence[RunConfig], outcomes: Tried) -> RunConfig | None:
-    """The next step size, where the chosen one is the first or the last of its kind."""
-    chosen = best(configs, outcomes)
-    alike = [c.lr for c in configs if _kind(c) == _kind(chosen)]
-    if min(alike) < chosen.lr < max(alike):
-        return None
-    factor = stated()["factor"]
-    lr = chosen.lr * factor if chosen.lr == max(alike) else chosen.lr / factor
-    return chosen.model_copy(update={"lr": float(f"{lr:.3g}")})
+def _steps(context: Context) -> int:
+    return 20 if context.quick else int(paper.paper()["table3"]["steps"])
 
 
-def _kind(config: RunConfig) -> tuple[Any, ...]:
-    """What trials that differ in the step size alone have in common."""
-    return config.hyperparameters, config.schedule
+def _configure(setting: Setting, steps: int, **others: Any) -> RunConfig:
+    """Return the run of a setting, as in Table 3."""
+    if setting.schedule is not None:
+        others["schedule"] = setting.schedule
+    return table3.setting(setting.method, setting.lr, setting.hyperparameters, steps, **others)
 
 
-def tuning(grid: Mapping[str, Sequence[RunConfig]], outcomes: Tried) -> polars.DataFrame:
-    """Every trial with its validation losses and accuracy; none where a run diverged."""
-    return polars.DataFrame(
-        [
-            {
-                "method": config.method,
-                "lr": config.lr,
-                "schedule": config.schedule or "constant",
-                "hyperparameters": json.dumps(config.hyperparameters),
-                "mean_log_loss": score if math.isfinite(score) else None,
-                "validation_accuracy": _accuracy(outcomes[config.key]),
-            }
-            for configs in grid.values()
-            for config in configs
-            for score in [_score(outcomes[config.key])]
-        ],
-        infer_schema_length=None,
-    )
+class MnistProblem:
+    """Table 3's task, judged by the mean logarithm of the losses on validation images."""
+
+    objectives: Sequence[str] = ()
+    ways: Mapping[str, Better] = {SCORE: "lower"}
+    spread = False
+
+    def __init__(self, context: Context) -> None:
+        self.context, self.steps = context, _steps(context)
+
+    def rate(self, method: str) -> float:
+        """Return the paper's learning rate of static weights."""
+        return float(paper.paper()["table3"][BASELINE]["lr"])
+
+    def train(self, trainings: Sequence[Training]) -> list[Outcome]:
+        """Train with every seed; what is on disk is read."""
+        settings = {training.setting.key: training.setting for training in trainings}
+        seeds = list(dict.fromkeys(training.seed for training in trainings))
+        configs = [_configure(own, self.steps, validation_only=True) for own in settings.values()]
+        context = self.context
+        runs = run_over_seeds(configs, seeds, context.parts, context.watch, on=context.on)
+        by_key = dict(zip(settings, runs, strict=True))
+        return [_judge(by_key[each.setting.key][seeds.index(each.seed)]) for each in trainings]
 
 
-def _score(runs: Sequence[StoredRun | Diverged]) -> float:
-    """The mean over seeds and losses of the logarithms of the losses; ∞ if a run diverged."""
-    if any(isinstance(run, Diverged) for run in runs):
-        return math.inf
-    losses = [
-        value
-        for run in runs
-        if isinstance(run, StoredRun)
-        for name, value in run.record.items()
-        if name.startswith(CHOSEN_BY)
-    ]
-    return fmean(map(math.log, losses)) if all(0 < v < math.inf for v in losses) else math.inf
+def _judge(run: StoredRun | Diverged) -> Outcome:
+    """Return the mean logarithm of the validation losses, and the accuracy; or why there is none.
+
+    In logarithms, halving a small loss counts as much as halving a large one.
+    """
+    if isinstance(run, Diverged):
+        return Failure(run)
+    losses = [value for name, value in run.record.items() if name.startswith(VALIDATION)]
+    if not all(0 < loss < math.inf for loss in losses):
+        return Failure("a validation loss is not positive and finite")
+    accuracy = float(run.record["validation/accuracy"])
+    return {SCORE: fmean(map(math.log, losses)), ACCURACY: accuracy}
 
 
-def _accuracy(runs: Sequence[StoredRun | Diverged]) -> float | None:
-    found = [run.record["validation/accuracy"] for run in runs if isinstance(run, StoredRun)]
-    return fmean(found) if len(found) == len(runs) else None
-
-
-def _final(config: RunConfig) -> RunConfig:
-    """The chosen setting, to be measured in full."""
-    return config.model_copy(update={"validation_only": False})
+def tabulate_trials(study: BudgetStudy) -> polars.DataFrame:
+    """List every trial with its validation losses and accuracy; none where a run diverged."""
+    rows = []
+    for trial in (trial for trials in study.trials.values() for trial in trials):
+        setting = trial.setting
+        means = mean_point(trial) if trial.is_complete else {SCORE: None, ACCURACY: None}
+        rows.append(
+            {"method": setting.method, "lr": setting.lr}
+            | {"schedule": setting.schedule or "constant"}
+            | {"hyperparameters": json.dumps(dict(setting.hyperparameters)), **means}
+        )
+    return polars.DataFrame(rows, infer_schema_length=None)
 
 
 def against_first(tables: Mapping[str, polars.DataFrame]) -> list[Difference]:
@@ -206,11 +210,15 @@ def _rows(config: RunConfig, table: polars.DataFrame, found: Sequence[Difference
     ]
 
 
-def _how(grid: Mapping[str, Sequence[RunConfig]], outcomes: Tried) -> list[str]:
-    tried = stated()
-    least = min(map(len, grid.values()))
-    further = {m: len(configs) - least for m, configs in grid.items() if len(configs) > least}
-    edge = [m for m, configs in grid.items() if beyond_edge(configs, outcomes) is not None]
+def _how(study: BudgetStudy) -> list[str]:
+    tried, counts = stated(), {method: len(own) for method, own in study.trials.items()}
+    least = min(counts.values())
+    further = {method: count - least for method, count in counts.items() if count > least}
+    edge = [
+        method
+        for method, trials in study.trials.items()
+        if find_edges(study.best(method).setting, [trial.setting for trial in trials], {"lr"})
+    ]
     notes = [
         f"{least} trials of every method: {', '.join(f'{lr:g}' for lr in tried['lr'])} as step "
         f"sizes, {' and '.join(tried['schedules'])}, and three settings of its own (weights for "

@@ -51,7 +51,7 @@ class SettingFacts(BaseModel):
     schedule: Schedule | None
 
     def __str__(self) -> str:
-        return Setting("", self.lr, self.hyperparameters, self.schedule).values
+        return Setting("", self.lr, self.hyperparameters, self.schedule).description
 
 
 class ContenderFacts(BaseModel):

@@ -10,11 +10,6 @@ from trimol.runs._pool import execute_all as execute_all
 from trimol.runs._storage import StoreError as StoreError
 from trimol.runs.verdict import Gain as Gain
 from trimol.runs.verdict import Verdict as Verdict
-from trimol.runs.tuning import Candidate as Candidate
-from trimol.runs.tuning import TuningPlan as TuningPlan
-from trimol.runs.tuning import Outcome as Outcome
-from trimol.runs.tuning import drop as drop
-from trimol.runs.tuning import compare_tuned as compare_tuned
 from trimol.runs._signals import Interrupted as Interrupted
 from trimol.runs.store import StoredRun as StoredRun
 from trimol.runs._variants import Variant as Variant

@@ -4,12 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trimol.runs._candidates import Candidate
 from trimol.runs._significance import too_few
 from trimol.runs.verdict import Gain, Verdict
 
 NAMED = 3  # metrics in a sentence
-MANY = 4  # so many equal weights are still said one by one
 LARGE = 0.1  # a limit above this share is not much of one: the seeds are too few
 _ADVICE = {
     "none": "Stay with static weights: the losses do not conflict",
@@ -80,19 +78,6 @@ def _capital(text: str) -> str:
     return text[0].upper() + text[1:] if text.startswith(("no ", "all ")) else text
 
 
-def setting(candidate: Candidate) -> str:
-    """A candidate, as one would say it.
-
-    >>> setting(Candidate(0.3, {"weights": [0.6, 0.3, 0.1]}, schedule="linear"))
-    'weights (0.6, 0.3, 0.1), step size 0.3 with linear decay'
-    >>> setting(Candidate(0.3, {"weights": [0.0909091] * 10 + [0.090909]}))
-    'weights (11 times 0.0909), step size 0.3'
-    """
-    own = [f"{name} {_value(value)}" for name, value in candidate.hyperparameters.items()]
-    decay = f" with {candidate.schedule} decay" if candidate.schedule else ""
-    return ", ".join([*own, f"step size {candidate.lr:.3g}{decay}"])
-
-
 def percent(share: float) -> str:
     """A share that is not exceeded, in per cent: rounded up to two digits.
 
@@ -109,7 +94,7 @@ def percent(share: float) -> str:
 def change(gain: Gain) -> str:
     """A metric's difference from the baseline's, with its interval.
 
-    >>> change(Gain("a", "loss", "samples", "lower", 2.0, 2.0, 0.25, 0.012, 0.1, 5, 0.01))
+    >>> change(Gain("a", "loss", "lower", 2.0, 0.25, 0.012, 0.1, 5, 0.01))
     'loss −0.250 ± 0.012'
     """
     digits = 3
@@ -122,14 +107,6 @@ def change(gain: Gain) -> str:
 
 def _fixed(value: float, digits: int) -> str:
     return f"{value:.{digits}f}" if digits <= 6 else f"{value:.2e}"
-
-
-def _value(value: object) -> str:
-    if isinstance(value, list | tuple):
-        told = [f"{item:.3g}" for item in value]
-        alike = len(told) > MANY and len(set(told)) == 1
-        return f"({len(told)} times {told[0]})" if alike else f"({', '.join(told)})"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _no_better(verdict: Verdict, than: str = "") -> str:

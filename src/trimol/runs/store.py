@@ -69,7 +69,7 @@ OWN = (
 )
 # The files whose digests a summary has.
 LAST = frozenset({METRICS, SCORES, DIRECTIONS, MODEL, DIRECTION})
-# A folder of runs that only served to choose a setting (`trimol.runs.tuning`).
+# A folder of runs that only served to choose a setting.
 ASIDE = "tuning-only"
 # A folder of runs that studies share, and report on themselves.
 OF_STUDIES = "runs-of-studies"

@@ -1,3 +1,4 @@
+from trimol.search._grid import GridSampler as GridSampler
 from trimol.search._problem import FunctionProblem as FunctionProblem
 from trimol.search._problem import Problem as Problem
 from trimol.search._problem import TaskProblem as TaskProblem

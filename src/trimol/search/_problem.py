@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch.optim import SGD
 
@@ -78,11 +78,13 @@ class Problem(Protocol):
     def train(self, trainings: Sequence[Training]) -> list[Outcome]:
         """Train, and return the metrics of each, or why there are none."""
 
-    def points_without_parts(self, setting: Setting, seed: int) -> list[Point]:
-        """Return a trial's metrics without one part of the validation data each; none if unknown.
 
-        They tell how much a difference of two trials depends on the validation samples.
-        """
+@runtime_checkable
+class Jackknifed(Protocol):
+    """A problem that tells how much a trial depends on the validation samples."""
+
+    def points_without_parts(self, setting: Setting, seed: int) -> list[Point]:
+        """Return a trial's metrics without one part of the validation data each."""
 
 
 class TaskProblem:
@@ -147,22 +149,16 @@ class TaskProblem:
             return isinstance(answers.optimizer(self.made, model.parameters(), 1.0), SGD)
 
     def config(self, training: Training) -> RunConfig:
-        """Return the run that a training is. A method's random numbers have its seed, too."""
-        setting, seed = training.setting, training.seed
-        seeded = {"seed": seed} if "seed" in hyperparameters_of(setting.method) else {}
-        return configure(
+        """Return the run that a training is."""
+        return configure_setting(
             self.task,
-            setting.method,
-            lr=setting.lr,
-            schedule=setting.schedule,
-            hyperparameters={**seeded, **setting.hyperparameters},
-            task_options=self.options,
+            training.setting,
+            training.seed,
+            options=self.options,
             steps=self.steps,
             batch_size=self.batch_size,
-            seed=seed,
             validation_only=not training.final,
             hold_out=self.hold_out,
-            checkpoint_every=max(1, self.steps // CHECKPOINTS),
         )
 
     def train(self, trainings: Sequence[Training]) -> list[Outcome]:
@@ -210,6 +206,31 @@ class TaskProblem:
         return list(summary.get("without_parts", ()))
 
 
+def configure_setting(
+    task: str,
+    setting: Setting,
+    seed: int,
+    *,
+    options: Mapping[str, Any],
+    steps: int,
+    **others: Any,
+) -> RunConfig:
+    """Return the run of a setting with a seed. A method's random numbers have that seed, too."""
+    seeded = {"seed": seed} if "seed" in hyperparameters_of(setting.method) else {}
+    return configure(
+        task,
+        setting.method,
+        lr=setting.lr,
+        schedule=setting.schedule,
+        hyperparameters={**seeded, **setting.hyperparameters},
+        task_options={**options, **setting.task_options},
+        steps=steps,
+        seed=seed,
+        checkpoint_every=max(1, steps // CHECKPOINTS),
+        **others,
+    )
+
+
 class FunctionProblem:
     """Anybody's training: a function from a setting to its metrics.
 
@@ -252,10 +273,6 @@ class FunctionProblem:
     def train(self, trainings: Sequence[Training]) -> list[Outcome]:
         """Call the function for those that were not trained before."""
         return [self._trained(training) for training in trainings]
-
-    def points_without_parts(self, setting: Setting, seed: int) -> list[Point]:
-        """Return none: a function's samples are not known."""
-        return []
 
     def _trained(self, training: Training) -> Outcome:
         key = f"{training.setting.key} {training.seed}{' final' * training.final}"

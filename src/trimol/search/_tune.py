@@ -12,7 +12,7 @@ from trimol._failures import BadValue
 from trimol.methods._registry import BASELINE
 from trimol.runs.look import Look, look
 from trimol.runs.statistics import interval
-from trimol.search._problem import FunctionProblem, Problem, TaskProblem
+from trimol.search._problem import FunctionProblem, Jackknifed, Problem, TaskProblem
 from trimol.search._sampler import Kind, OptunaSampler
 from trimol.search._score import percent
 from trimol.search._setting import Setting
@@ -345,8 +345,10 @@ def _noise_of_samples(study: BudgetStudy, best: Trial, base: Trial) -> float:
     By the jackknife: both were also measured without a tenth of the samples at a time. It is 0 for
     a function, whose samples are not known.
     """
-    measured = study.problem.points_without_parts
-    each = (measured(trial.setting, study.seeds[0]) for trial in (best, base))
+    problem = study.problem
+    if not isinstance(problem, Jackknifed):
+        return 0.0
+    each = (problem.points_without_parts(t.setting, study.seeds[0]) for t in (best, base))
     parts = zip(*each, strict=True)
     return standard_error(
         [study.scorer.score(own) - study.scorer.score(other) for own, other in parts]

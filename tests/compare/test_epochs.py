@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trimol.runs._judging import chosen, drop, jointly
+from trimol.compare._epochs import choose_epoch, choose_joint_epoch, drop
 
 # The metrics of NYU-v2 in the order of the paper's tables.
 NYU = {
@@ -197,7 +197,7 @@ def test_one_metric_has_its_best_first_epoch(values: list[float], way: str) -> N
     goals: Any = {"m": {"a": way}}
     best = max(values) if way == "higher" else min(values)
     first = next(row for row, value in enumerate(values) if value == best)
-    assert chosen(table(a=values), goals, "m")["step"] == 10 * (first + 1)
+    assert choose_epoch(table(a=values), goals, "m")["step"] == 10 * (first + 1)
 
 
 @given(st.lists(st.tuples(positive, positive), min_size=1, max_size=6), st.floats(1e-3, 1e3), ways)
@@ -209,30 +209,30 @@ def test_several_metrics_whatever_their_units(
     a, b = [v for v, _ in values], [v for _, v in values]
     sign = 1 if way == "higher" else -1
     worth = [sign * x / sum(a) - y / sum(b) for x, y in values]
-    row = chosen(table(a=a, b=b), goals, "m")["step"] // 10 - 1
+    row = choose_epoch(table(a=a, b=b), goals, "m")["step"] // 10 - 1
     assert worth[row] == pytest.approx(max(worth), rel=1e-9, abs=1e-9)
-    other = chosen(table(a=[v * scale for v in a], b=b), goals, "m")["step"] // 10 - 1
+    other = choose_epoch(table(a=[v * scale for v in a], b=b), goals, "m")["step"] // 10 - 1
     assert worth[other] == pytest.approx(worth[row], rel=1e-9, abs=1e-9)
 
 
 def test_a_metric_that_is_always_zero_says_nothing() -> None:
     goals: Any = {"m": {"a": "higher", "b": "lower"}}
-    assert chosen(table(a=[0.0, 0.0], b=[2.0, 1.0]), goals, "m")["step"] == 20
+    assert choose_epoch(table(a=[0.0, 0.0], b=[2.0, 1.0]), goals, "m")["step"] == 20
 
 
 def test_nothing_is_relative_to_zero() -> None:
     goals: Any = {"m": {"a": "higher"}, "n": {"b": "lower"}}
     assert math.isnan(drop({"a": 1.0, "b": 1.0}, {"a": 0.0, "b": 1.0}, goals))
     found = table(a=[1.0, 3.0], b=[1.0, 1.0])
-    assert jointly(found, goals, {"a": 0.0, "b": 1.0})["step"] == 10
+    assert choose_joint_epoch(found, goals, {"a": 0.0, "b": 1.0})["step"] == 10
 
 
 def test_ties_go_to_the_earliest() -> None:
     goals: Any = {"m": {"a": "higher"}, "n": {"b": "lower"}}
     found = table(a=[1.0, 3.0, 3.0], b=[1.0, 1.0, 1.0])
-    assert chosen(found, goals, "m")["step"] == 20
-    assert chosen(found, goals, "n")["step"] == 10
-    assert jointly(found, goals, {"a": 1.0, "b": 1.0})["step"] == 20
+    assert choose_epoch(found, goals, "m")["step"] == 20
+    assert choose_epoch(found, goals, "n")["step"] == 10
+    assert choose_joint_epoch(found, goals, {"a": 1.0, "b": 1.0})["step"] == 20
 
 
 def test_ties_go_to_the_lowest_validation_loss_first() -> None:
@@ -240,7 +240,7 @@ def test_ties_go_to_the_lowest_validation_loss_first() -> None:
     found = table(a=[3.0, 3.0, 1.0, 3.0]).with_columns(
         polars.Series("validation_loss/m", [0.5, 0.2, 0.1, 0.2])
     )
-    assert chosen(found, goals, "m")["step"] == 20  # not 30, whose metric is worse
+    assert choose_epoch(found, goals, "m")["step"] == 20  # not 30, whose metric is worse
 
 
 @given(judged_values(), st.integers(1, 5), st.data())
@@ -250,24 +250,4 @@ def test_the_joint_epoch_has_the_smallest_drop(found: Any, rows: int, data: Any)
     each = [{name: data.draw(positive) for name in baseline} for _ in range(rows)]
     scores = table(**{name: [row[name] for row in each] for name in baseline})
     drops = [drop(values, baseline, goals) for values in each]
-    assert jointly(scores, goals, baseline)["step"] == 10 * (drops.index(min(drops)) + 1)
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, None])
-def test_what_is_no_number_is_refused(bad: Any) -> None:
-    goals: Any = {"m": {"a": "higher"}}
-    message = rf"validation/a must be a number in every row, found {bad} in row 1"
-    with pytest.raises(ValueError, match=message):
-        chosen(table(a=[1.0, bad]), goals, "m")
-    with pytest.raises(ValueError, match=message):
-        jointly(table(a=[1.0, bad]), goals, {"a": 1.0})
-
-
-def test_scores_that_lack_something() -> None:
-    goals: Any = {"m": {"a": "higher"}}
-    with pytest.raises(ValueError, match="scores must have validation/a, found no rows"):
-        chosen(polars.DataFrame(), goals, "m")
-    with pytest.raises(ValueError, match="scores must have validation/a, found step, validation/b"):
-        chosen(table(b=[1.0]), goals, "m")
-    with pytest.raises(ValueError, match="objective must be one of m, found 'n'"):
-        chosen(table(a=[1.0]), goals, "n")
+    assert choose_joint_epoch(scores, goals, baseline)["step"] == 10 * (drops.index(min(drops)) + 1)

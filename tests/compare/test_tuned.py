@@ -18,10 +18,12 @@ from polars.testing import assert_frame_equal
 
 import trimol
 from trimol import methods
+from trimol.compare import TunedResults, TuningPlan, compare_tuned
+from trimol.compare._tuned_problem import judge_epochs
 from trimol.runs import _pool as pool
 from trimol.runs import configure, store
-from trimol.runs._candidates import Series, beyond
-from trimol.runs.tuning import Candidate, Outcome, TuningPlan, _failure, compare_tuned
+from trimol.search import Setting
+from trimol.search._problem import Failure
 from trimol.training import Diverged, RunError
 
 TASK = """
@@ -74,22 +76,27 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"{file}:Lines"
 
 
+def static(*lrs: float) -> list[Setting]:
+    return [Setting("static", lr) for lr in lrs]
+
+
 def plan(task: str, **changes: Any) -> TuningPlan:
-    tried = [Candidate(lr) for lr in RATES]
-    mine = [Candidate(0.1, {"gamma": gamma}, {"width": 3}) for gamma in (0.0, 0.1)]
+    tried = static(*RATES)
+    wide = {"width": 3}
+    tried += [Setting("modo", 0.1, {"gamma": own}, task_options=wide) for own in (0.0, 0.1)]
     given = {"epochs": 3, "batch_size": 8, "seeds": 2, "measure_epochs": 2, **changes}
-    return TuningPlan(task, {"static": tried, "modo": mine}, **given)
+    return TuningPlan(task, tried, **given)
 
 
 @pytest.fixture(scope="module")
-def compared(task: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Path]:
+def compared(task: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[TunedResults, Path]:
     folder = tmp_path_factory.mktemp("compared")
     baselines = {"paper": {"up error": 0.5, "down error": 0.25}}
     asked = plan(task, budget="paper", baselines=baselines)
     return compare_tuned(asked, folder, jobs=1), folder
 
 
-def row(found: Outcome, method: str, seed: int, metric: str) -> dict[str, Any]:
+def row(found: TunedResults, method: str, seed: int, metric: str) -> dict[str, Any]:
     return found.seeds.row(
         by_predicate=(polars.col("method") == method)
         & (polars.col("seed") == seed)
@@ -98,7 +105,7 @@ def row(found: Outcome, method: str, seed: int, metric: str) -> dict[str, Any]:
     )
 
 
-def test_every_number_from_the_runs_by_hand(compared: tuple[Outcome, Path]) -> None:
+def test_every_number_from_the_runs_by_hand(compared: tuple[TunedResults, Path]) -> None:
     """All of ΔA again, from the files alone: an independent and plain computation."""
     found, folder = compared
     final: dict[str, list[polars.DataFrame]] = {}
@@ -139,7 +146,7 @@ def test_every_number_from_the_runs_by_hand(compared: tuple[Outcome, Path]) -> N
             assert row(found, label, seed, "ΔA_id")["joint"] == pytest.approx(both)
 
 
-def test_drops_against_themselves_are_zero_on_average(compared: tuple[Outcome, Path]) -> None:
+def test_drops_against_themselves_are_zero_on_average(compared: tuple[TunedResults, Path]) -> None:
     found = compared[0].seeds.filter(method="static", metric="ΔA_st")
     assert found["value"].mean() == pytest.approx(0, abs=1e-12)
     assert found["joint"].mean() == pytest.approx(0, abs=1e-12)
@@ -148,7 +155,7 @@ def test_drops_against_themselves_are_zero_on_average(compared: tuple[Outcome, P
     assert set(alone["metric"]) == {"up error", "down error"}
 
 
-def test_budgets(compared: tuple[Outcome, Path]) -> None:
+def test_budgets(compared: tuple[TunedResults, Path]) -> None:
     found, _ = compared
     configs = {label: runs[0].config for label, runs in found.runs.items()}
     longer = configs.pop("modo (paper's budget)")
@@ -156,7 +163,8 @@ def test_budgets(compared: tuple[Outcome, Path]) -> None:
     assert {c.batch_size for c in configs.values()} == {8}
     assert (longer.steps, longer.batch_size) == (18, 8)  # of ⌈24 / 4⌉
     assert longer.hyperparameters == configs["modo"].hyperparameters
-    assert found.settings["modo (paper's budget)"] == found.settings["modo"]
+    label = "modo (paper's budget)"
+    assert found.settings[label] == replace(found.settings["modo"], method=label)
     samples = {label: runs[0].summary for label, runs in found.runs.items()}
     assert samples["static"]["samples"] == samples["modo"]["samples"] == 9 * 16
     assert samples["alone-down"]["samples"] == 9 * 8
@@ -166,7 +174,7 @@ def test_budgets(compared: tuple[Outcome, Path]) -> None:
         assert len(runs[0].scores) == 3
 
 
-def test_single_task_learning(compared: tuple[Outcome, Path]) -> None:
+def test_single_task_learning(compared: tuple[TunedResults, Path]) -> None:
     found, _ = compared
     for objective in ("up", "down"):
         (run, _) = found.runs[f"alone-{objective}"]
@@ -176,7 +184,7 @@ def test_single_task_learning(compared: tuple[Outcome, Path]) -> None:
     assert found.tuning.filter(method="alone-up").height == len(RATES)
 
 
-def test_tuning_is_told(compared: tuple[Outcome, Path]) -> None:
+def test_tuning_is_told(compared: tuple[TunedResults, Path]) -> None:
     found, folder = compared
     for label in ("static", "modo", "alone-up", "alone-down"):
         table = found.tuning.filter(method=label)
@@ -193,7 +201,7 @@ def test_tuning_is_told(compared: tuple[Outcome, Path]) -> None:
     assert found.tuning.filter(method="modo")["edge"].to_list() == ["gamma", "gamma"]
 
 
-def test_a_search_for_runs_finds_the_final_ones(compared: tuple[Outcome, Path]) -> None:
+def test_a_search_for_runs_finds_the_final_ones(compared: tuple[TunedResults, Path]) -> None:
     found, folder = compared
     paths = {run.path for runs in found.runs.values() for run in runs}
     assert {run.path for run in store.find(folder)} == paths
@@ -203,7 +211,7 @@ def test_a_search_for_runs_finds_the_final_ones(compared: tuple[Outcome, Path]) 
     assert not left & paths
 
 
-def test_the_score_of_a_candidate(compared: tuple[Outcome, Path]) -> None:
+def test_the_score_of_a_setting(compared: tuple[TunedResults, Path]) -> None:
     found, folder = compared
     alone = {
         m: fmean(run.scores[f"validation/{m} error"].min() for run in found.runs[f"alone-{m}"])
@@ -215,13 +223,13 @@ def test_the_score_of_a_candidate(compared: tuple[Outcome, Path]) -> None:
         assert table["score"].item() == pytest.approx(-lost)
 
 
-def test_the_tables_are_left_in_the_folder(compared: tuple[Outcome, Path]) -> None:
+def test_the_tables_are_left_in_the_folder(compared: tuple[TunedResults, Path]) -> None:
     found, folder = compared
     assert_frame_equal(polars.read_parquet(folder / "seeds.parquet"), found.seeds)
     assert_frame_equal(polars.read_parquet(folder / "tuning.parquet"), found.tuning)
 
 
-def test_tables_over_training(compared: tuple[Outcome, Path]) -> None:
+def test_tables_over_training(compared: tuple[TunedResults, Path]) -> None:
     found, _ = compared
     assert set(found.curves["method"]) == {"static", "modo", "modo (paper's budget)"}
     assert {"weight/up", "R_opt", "R_pop", "R_gen", "E_ca", "seed", "step"} <= set(
@@ -236,7 +244,7 @@ def test_tables_over_training(compared: tuple[Outcome, Path]) -> None:
 
 
 def test_nothing_is_run_twice(
-    compared: tuple[Outcome, Path], task: str, monkeypatch: pytest.MonkeyPatch
+    compared: tuple[TunedResults, Path], task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found, folder = compared
     ran: list[Path] = []
@@ -266,8 +274,8 @@ def test_another_choice_moves_the_folders(task: str, tmp_path: Path) -> None:
     first = plan(task, seeds=1)
     compare_tuned(first, tmp_path, jobs=1)
     (before,) = os.listdir(tmp_path / "runs" / "static")
-    left = [c for c in first.methods["static"] if c.lr == RATES[0]]
-    compare_tuned(replace(first, methods={**first.methods, "static": left}), tmp_path, jobs=1)
+    left = [own for own in first.settings if own.method != "static" or own.lr == RATES[0]]
+    compare_tuned(replace(first, settings=left), tmp_path, jobs=1)
     (after,) = os.listdir(tmp_path / "runs" / "static")
     assert after != before
     assert before in os.listdir(tmp_path / store.ASIDE / "static")
@@ -275,11 +283,9 @@ def test_another_choice_moves_the_folders(task: str, tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "runs" / "static") == [before]
 
 
-def test_a_candidate_that_diverges_is_out(task: str, tmp_path: Path) -> None:
-    tried = [Candidate(1e12), Candidate(0.1)]
-    found = compare_tuned(
-        TuningPlan(task, {"static": tried}, epochs=4, batch_size=8, seeds=1), tmp_path, jobs=1
-    )
+def test_a_setting_that_diverges_is_out(task: str, tmp_path: Path) -> None:
+    asked = TuningPlan(task, static(1e12, 0.1), epochs=4, batch_size=8, seeds=1)
+    found = compare_tuned(asked, tmp_path, jobs=1)
     table = found.tuning.filter(method="static")
     assert table["score"][0] == -math.inf
     assert "at step" in table["note"][0]
@@ -287,22 +293,24 @@ def test_a_candidate_that_diverges_is_out(task: str, tmp_path: Path) -> None:
     assert table["note"][1] == ""
 
 
-def test_a_candidate_without_numbers_is_out(compared: tuple[Outcome, Path], task: str) -> None:
+def test_a_setting_without_numbers_is_out(compared: tuple[TunedResults, Path]) -> None:
     run = compared[0].runs["alone-up"][0]
     name = "validation/up error"
     at_end = polars.col("step") == polars.col("step").max()
     broken = run.scores.with_columns(
         polars.when(at_end).then(math.nan).otherwise(polars.col(name)).alias(name)
     )
-    one = Series("alone-up", task, "static", {"up": {"up error": "lower"}}, (), 8, 3, 3)
-    assert _failure([run], one) == ""
-    said = _failure([run, replace(run, scores=broken)], one)
-    assert said == "up error on validation data became NaN or infinite"
+    goals: Any = {"up": {"up error": "lower"}}
+    assert judge_epochs(run, goals) == {"up error": run.scores[name].min()}
+    why = judge_epochs(replace(run, scores=broken), goals)
+    assert (isinstance(why, Failure), str(why)) == (True, "up error became NaN or infinite")
+    with pytest.raises(ValueError, match="goals must name metrics of the training"):
+        judge_epochs(run, {"up": {"accuracy": "higher"}})
 
 
-def test_no_candidate_is_left(task: str, tmp_path: Path) -> None:
-    asked = TuningPlan(task, {"static": [Candidate(1e12)]}, epochs=4, batch_size=8, seeds=1)
-    with pytest.raises(Diverged, match=r"no candidate of alone-up came to an end: the loss 'up'"):
+def test_no_setting_is_left(task: str, tmp_path: Path) -> None:
+    asked = TuningPlan(task, static(1e12), epochs=4, batch_size=8, seeds=1)
+    with pytest.raises(Diverged, match=r"no setting of alone-up came to an end: the loss 'up'"):
         compare_tuned(asked, tmp_path, jobs=1)
 
 
@@ -325,8 +333,8 @@ def test_a_final_run_that_diverges(
 
 @pytest.mark.slow
 def test_an_edge_that_wins_is_moved(task: str, tmp_path: Path) -> None:
-    tried = [Candidate(lr) for lr in (0.001, 0.01)]
-    asked = TuningPlan(task, {"static": tried}, 3, 8, seeds=2, tuning_seeds=2, extend=3)
+    tried = static(0.001, 0.01)
+    asked = TuningPlan(task, tried, 3, 8, seeds=2, tuning_seeds=2, extend=3)
     seen: list[tuple[int, int]] = []
     found = compare_tuned(asked, tmp_path, jobs=1, watch=lambda *now: seen.append(now))
     assert seen[-1][0] == seen[-1][1]
@@ -345,21 +353,11 @@ def test_an_edge_that_wins_is_moved(task: str, tmp_path: Path) -> None:
     assert_frame_equal(again.tuning, found.tuning)
 
 
-def test_a_number_that_is_not_searched_stays() -> None:
-    tried = [Candidate(lr, {"gamma": 0.0}, {"width": 3}) for lr in (1e-4, 5e-4)]
-    (more,) = beyond(tried[1], tried)
-    assert more == Candidate(2.5e-3, {"gamma": 0.0}, {"width": 3})
-    grid = [Candidate(lr, {"gamma": g}) for lr in (0.1, 0.2, 0.4) for g in (0.0, 0.1)]
-    assert beyond(grid[3], grid) == []  # γ = 0.1 is at an edge, but no factor leads to it from 0
-    both = [Candidate(lr, {"gamma": g}) for lr in (0.1, 0.2) for g in (1e-3, 1e-6)]
-    assert beyond(both[0], both) == [Candidate(0.05, {"gamma": 1e-3}), Candidate(0.1, {"gamma": 1})]
-
-
 def test_ties_go_to_the_first(task: str, tmp_path: Path) -> None:
-    same = [Candidate(0.1), Candidate(0.1, {"weights": [0.5, 0.5]})]
-    found = compare_tuned(
-        TuningPlan(task, {"static": same}, epochs=1, batch_size=8, seeds=1), tmp_path, jobs=1
-    )
+    same = [Setting("static", 0.1), Setting("static", 0.1, {"weights": [0.5, 0.5]})]
+    same += same[:1]  # the same runs, which are tried once
+    asked = TuningPlan(task, same, epochs=1, batch_size=8, seeds=1)
+    found = compare_tuned(asked, tmp_path, jobs=1)
     table = found.tuning.filter(method="static")
     assert table["score"][0] == table["score"][1]
     assert table["chosen"].to_list() == [True, False]
@@ -372,14 +370,16 @@ import sys, torch
 from pathlib import Path
 torch.set_num_threads(1)
 sys.path.insert(0, {tests!r})
-from test_tuning import plan
-from trimol.runs.tuning import compare_tuned
+from test_tuned import plan
+from trimol.compare import compare_tuned
 compare_tuned(plan({task!r}), Path({folder!r}), jobs=1)
 """
 
 
 @pytest.mark.slow
-def test_killed_and_gone_on_with(compared: tuple[Outcome, Path], task: str, tmp_path: Path) -> None:
+def test_killed_and_gone_on_with(
+    compared: tuple[TunedResults, Path], task: str, tmp_path: Path
+) -> None:
     code = CODE.format(tests=str(Path(__file__).parent), task=task, folder=str(tmp_path))
     source = str(Path(trimol.__file__).parents[1])
     env = {**os.environ, "PYTHONPATH": source, "LINES_SLEEP": "0.002"}
@@ -420,20 +420,17 @@ def test_what_does_not_fit(task: str, changes: dict[str, Any], message: str) -> 
         plan(task, **changes)
 
 
-def test_methods_that_do_not_fit(task: str, tmp_path: Path) -> None:
+def test_methods_that_do_not_fit(task: str) -> None:
     growing = next(name for name in methods.names() if methods.growth(name))
-    one = [Candidate(0.1)]
+    one = static(0.1)
     with pytest.raises(ValueError, match="whose batches grow"):
-        TuningPlan(task, {"static": one, growing: one}, epochs=1, batch_size=8)
-    twice = TuningPlan(task, {"static": [*one, Candidate(0.2), *one]}, epochs=1, batch_size=8)
-    with pytest.raises(ValueError, match="candidates of static must be different, found 0 and 2"):
-        compare_tuned(twice, tmp_path)
-    with pytest.raises(ValueError, match="must have a candidate, found none"):
-        TuningPlan(task, {"static": []}, epochs=1, batch_size=8)
+        TuningPlan(task, [*one, Setting(growing, 0.1)], epochs=1, batch_size=8)
+    with pytest.raises(ValueError, match="reference must be one of the settings' methods"):
+        TuningPlan(task, [], epochs=1, batch_size=8)
 
 
 def test_tasks_that_do_not_fit(task: str, tmp_path: Path) -> None:
-    one = {"static": [Candidate(0.1)]}
+    one = static(0.1)
     with pytest.raises(ValueError, match="goals must name a metric for every objective"):
         compare_tuned(TuningPlan("digits", one, epochs=1, batch_size=8), tmp_path)
     file = tmp_path / "lines.py"
