@@ -226,10 +226,10 @@ def test_without_validation_data_samples_of_train_serve_as_such(task: str, tmp_p
     found = sweep(plan(task, **own, options={"held_out": False}), tmp_path)
     runs = runs_in(tmp_path)
     assert len(runs) == len(found.trials)
-    assert {run.config.hold_out for run in runs} == {found.plan.held_out} != {0}
+    assert {run.config.hold_out for run in runs} == {found.problem.hold_out} != {0}
     for run in runs:
         assert not [name for name in run.record if "test" in name]
-    assert SweepPlan("digits", ["static"], steps=1, lr=[1, 2]).held_out == 1437 // 5
+    assert SweepPlan("digits", ["static"], steps=1, lr=[1, 2]).problem.hold_out == 1437 // 5
     with pytest.raises(ValueError, match="must have validation data to choose settings on, found"):
         SweepPlan("quadratic", ["static"], steps=1, options={"samples": 9})
 

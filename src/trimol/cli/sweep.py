@@ -115,7 +115,7 @@ def main(arguments: Sequence[str]) -> int:
     given = setup.checked_options(options.task, options.option)
     steps = setup.steps(options, given, default=STEPS)
     plan = _plan(options, settings, given, steps)
-    out = options.out or Path("runs", f"{plan.task_name}-sweep")
+    out = options.out or Path("runs", f"{plan.problem.made.name}-sweep")
     found = _searched(plan, options, out)
     if options.json:
         print_json(_for_machines(found))
@@ -152,7 +152,7 @@ def _searched(plan: "SweepPlan", options: Options, out: Path) -> "Sweep":
     from trimol.runs._pool import at_a_time
     from trimol.search import sweep
 
-    title = f"{plan.task_name}: {sum(plan.counts.values())} trials by {plan.how}"
+    title = f"{plan.problem.made.name}: {sum(plan.counts.values())} trials by {plan.how}"
     title += "" if plan.prune == "none" else ", pruned by successive halving"
     view = SweepView(title, plan.counts, plan.steps * plan.seeds, list(plan.columns))
     with shown(view, quiet=options.quiet) as changed:

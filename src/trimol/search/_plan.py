@@ -8,7 +8,6 @@ from typing import Any
 
 from trimol._checks import number_of_runs, one_of, whole_number
 from trimol._failures import BadValue
-from trimol.runs._journal import Watch
 from trimol.runs._judging import checked_goals
 from trimol.runs.config import check_method, configure
 from trimol.search._grid import GridSampler
@@ -85,7 +84,7 @@ class SweepPlan:
             raise BadValue(
                 f"steps must be at least {self.rungs[0]} to be halved, found {self.steps}"
             )
-        object.__setattr__(self, "batch_size", self._unstored.batch_size)
+        object.__setattr__(self, "batch_size", self.problem.batch_size)
         self._check_settings()
         if self.how == "grid" and self.trials is not None:
             raise BadValue(
@@ -94,68 +93,39 @@ class SweepPlan:
         trials = whole_number("trials", max(self.counts.values()), least=1)
         number_of_runs("methods × trials × seeds", len(self.methods) * trials * self.seeds)
 
-    def problem(
-        self,
-        folder: Path | str,
-        *,
-        jobs: int | None = None,
-        on: str | None = None,
-        watch: Watch | None = None,
-    ) -> TaskProblem:
-        """Return the task, trained as planned, with its runs in a folder."""
+    def make_problem(self, folder: Path | str, **others: Any) -> TaskProblem:
+        """Return the task, trained as planned in a folder; others are arguments of its class."""
         return TaskProblem(
             self.task,
             folder,
             steps=self.steps,
             batch_size=self.batch_size,
             options=self.options,
-            jobs=jobs,
-            on=on,
-            watch=watch,
             optimizer=self.optimizer,
             precision=self.precision,
             together=False,
             equal_samples=True,
+            **others,
         )
 
     @cached_property
-    def _unstored(self) -> TaskProblem:
-        """The problem before anything is trained, to check the plan by."""
-        return self.problem(Path())
-
-    @property
-    def task_name(self) -> str:
-        """What the task calls itself."""
-        return self._unstored.made.name
-
-    @property
-    def objectives(self) -> Sequence[str]:
-        """The objectives' names."""
-        return self._unstored.objectives
-
-    @property
-    def held_out(self) -> int:
-        """How many samples of train are validation data; 0 where the task has its own."""
-        return self._unstored.hold_out
-
-    @property
-    def spread(self) -> bool:
-        """Whether trials are weighed by how far apart metrics lie; losses are by their sizes."""
-        return self._unstored.spread
+    def problem(self) -> TaskProblem:
+        """What is trained, before it has a folder."""
+        return self.make_problem(Path())
 
     @property
     def goals(self) -> Goals:
         """What a run is judged by on validation data: the task's goals, or else its losses."""
-        goals = self._unstored.made.goals
+        goals = self.problem.made.goals
         if not goals:
-            return {name: {name: "lower"} for name in self.objectives}
+            return {name: {name: "lower"} for name in self.problem.objectives}
         return checked_goals(goals)
 
     @property
     def columns(self) -> dict[str, str]:
         """What the goals are called in records and tables, by name."""
-        kind = "validation" if self.spread else "validation_loss"
-        return {name: f"{kind}/{name}" for name in self._unstored.ways}
+        kind = "validation" if self.problem.spread else "validation_loss"
+        return {name: f"{kind}/{name}" for name in self.problem.ways}
 
     @cached_property
     def spaces(self) -> dict[str, RangeSpace]:
@@ -163,20 +133,16 @@ class SweepPlan:
         common = {"lr": self.lr, "schedule": self.schedule}
         given = {name: own for name, own in common.items() if own is not None}
         nothing = not given and not any(self.settings.values())
+        counted = self.search in (None, "grid") and self.trials is None
         spaces = {}
         for method in self.methods:
             rate = self._usual_rate(method)
             own = {**given, **self.settings.get(method, {})}
             if nothing:
-                own = {"lr": Range(rate / 10, rate * 10, "log", self._points)}
+                own = {"lr": Range(rate / 10, rate * 10, "log", _RATES if counted else None)}
             dimensions = {name: _dimension(f"{method}.{name}", at) for name, at in own.items()}
-            spaces[method] = RangeSpace(method, dimensions, self.objectives, rate)
+            spaces[method] = RangeSpace(method, dimensions, self.problem.objectives, rate)
         return spaces
-
-    @property
-    def _points(self) -> int | None:
-        """How many learning rates a grid has; None where another search is asked for."""
-        return _RATES if self.search in (None, "grid") and self.trials is None else None
 
     def _usual_rate(self, method: str) -> float:
         return configure(
@@ -212,8 +178,7 @@ class SweepPlan:
         space = self.spaces[method]
         if self.how == "grid":
             return GridSampler(space.grid())
-        kind: Any = self.how
-        return RangeSampler(space, self._unstored.ways, kind=kind, seed=self.seed)
+        return RangeSampler(space, self.problem.ways, kind=self.how, seed=self.seed)
 
     def _check_settings(self) -> None:
         """Check the methods, and the ends of what may be tried of every setting."""
@@ -229,7 +194,7 @@ class SweepPlan:
             raise BadValue("settings must have something to try (lr, schedule, …), found nothing")
         for space in self.spaces.values():
             for setting in space.ends():
-                check_method(self._unstored.config(Training(setting, 0)))
+                check_method(self.problem.config(Training(setting, 0)))
 
 
 def _dimension(name: str, given: Any) -> Dimension:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from trimol.search._range_space import RangeSpace
 from trimol.search._sampler import quiet
@@ -24,17 +24,12 @@ class RangeSampler:
     Args:
         space: What may be tried.
         ways: The goals, and which way is better.
-        kind: TPE, or at random.
+        kind: ``"tpe"`` or ``"random"``.
         seed: Decides the proposals.
     """
 
     def __init__(
-        self,
-        space: RangeSpace,
-        ways: Mapping[str, Better],
-        *,
-        kind: Literal["tpe", "random"] = "tpe",
-        seed: int = 0,
+        self, space: RangeSpace, ways: Mapping[str, Better], *, kind: str = "tpe", seed: int = 0
     ) -> None:
         self.space, self.ways, self.kind, self.seed = space, dict(ways), kind, seed
         self._trials: list[Trial] = []

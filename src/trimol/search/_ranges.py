@@ -2,10 +2,11 @@
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from trimol._checks import number_of_runs
 from trimol._failures import BadValue
@@ -17,27 +18,37 @@ _TYPED = 4  # digits of numbers that are proposed
 _EDGE = 0.02  # of a range: as near to an end as this is at its edge
 
 
-class Dimension(Protocol):
+class Dimension(ABC):
     """What may be tried of one setting. Its text is what a user types."""
 
+    @abstractmethod
     def size(self, objectives: int) -> int | None:
         """Return how many values there are, at most; None if they cannot be counted."""
 
+    @abstractmethod
     def values(self, objectives: int) -> list[Any]:
         """Return all values of a dimension that has a size, in order."""
 
     def ends(self, objectives: int) -> list[Any]:
         """Return values by which to check whether all are valid."""
+        return self.values(objectives)
 
     def is_edge(self, value: Any) -> bool:
         """Tell whether a number is at an end, so that better ones may lie beyond."""
+        return False
 
     def suggest(self, trial: Any, name: str, objectives: Sequence[str]) -> Any:
-        """Return what a trial of Optuna suggests."""
+        """Return what a trial of Optuna suggests. It knows no lists: these are named by text."""
+        values = self.values(len(objectives))
+        if len(values) == 1:
+            return values[0]
+        plain = (bool, int, float, str)
+        named = {v if v is None or isinstance(v, plain) else str(v): v for v in values}
+        return named[trial.suggest_categorical(name, list(named))]
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Dimension):
     """One of some values.
 
     Example:
@@ -64,20 +75,14 @@ class Choice:
         """Return all values."""
         return list(self.options)
 
-    ends = values
-
     def is_edge(self, value: Any) -> bool:
         """Tell whether a number is the least or the largest of several."""
         numbers = [v for v in self.options if type(v) in (int, float)]
         return len(numbers) == len(self.options) > 1 and value in (min(numbers), max(numbers))
 
-    def suggest(self, trial: Any, name: str, objectives: Sequence[str]) -> Any:
-        """Return what a trial of Optuna suggests."""
-        return _choose(trial, name, self.options)
-
 
 @dataclass(frozen=True)
-class Range:
+class Range(Dimension):
     """Numbers from ``low`` to ``high``, evenly (``lin``), by ratio (``log``), or whole (``int``).
 
     With ``points``, only so many of them, evenly spaced, both ends among them.
@@ -138,7 +143,7 @@ class Range:
     def suggest(self, trial: Any, name: str, objectives: Sequence[str]) -> Any:
         """Return what a trial of Optuna suggests, in as many digits as people type."""
         if self.points is not None:
-            return _choose(trial, name, self.values(len(objectives)))
+            return super().suggest(trial, name, objectives)
         if self.kind == "int":
             return trial.suggest_int(name, int(self.low), int(self.high))
         drawn = trial.suggest_float(name, self.low, self.high, log=self.kind == "log")
@@ -149,7 +154,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Simplex:
+class Simplex(Dimension):
     """Weights of the objectives, above 0, that sum to one.
 
     With ``steps`` k, those that are multiples of 1/k, 0 among them.
@@ -182,14 +187,10 @@ class Simplex:
         corner = [1.0, *[0.0] * (objectives - 1)]
         return [[1 / objectives] * objectives, *([corner] if self.steps else [])]
 
-    def is_edge(self, value: Any) -> bool:
-        """Return False: nothing lies beyond."""
-        return False
-
     def suggest(self, trial: Any, name: str, objectives: Sequence[str]) -> Any:
         """Return what a trial of Optuna suggests, uniform on the simplex."""
         if self.steps is not None:
-            return _choose(trial, name, self.values(len(objectives)))
+            return super().suggest(trial, name, objectives)
         # Exponential variables over their sum are uniform on the simplex.
         draws = [trial.suggest_float(f"{name}.{each}", 0.0, 1.0) for each in objectives]
         return share_out([-math.log(min(max(1 - draw, 1e-12), 1 - 1e-12)) for draw in draws])
@@ -232,7 +233,7 @@ def make_dimension(given: Any) -> Dimension:
     >>> make_dimension([0.1, 1]), make_dimension("linear")
     (Choice(options=(0.1, 1)), Choice(options=('linear',)))
     """
-    if isinstance(given, Choice | Range | Simplex):
+    if isinstance(given, Dimension):
         return given
     if isinstance(given, str):
         return parse_dimension(given) or Choice((given,))
@@ -262,15 +263,6 @@ def write_value(value: Any) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{','.join(map(write_value, value))}]"
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _choose(trial: Any, name: str, values: Sequence[Any]) -> Any:
-    """Let Optuna choose, which knows no lists: these are named by their text."""
-    if len(values) == 1:
-        return values[0]
-    plain = (bool, int, float, str)
-    named = {v if v is None or isinstance(v, plain) else str(v): v for v in values}
-    return named[trial.suggest_categorical(name, list(named))]
 
 
 def _lattice(steps: int, objectives: int) -> Iterator[list[float]]:

@@ -12,7 +12,6 @@ import polars
 
 from trimol.maths.fronts import nondominated
 from trimol.runs._environment import environment
-from trimol.runs._judging import flat_goals
 from trimol.runs._significance import FEWEST
 from trimol.runs.study import Row, Study, row
 from trimol.search._plan import SweepPlan
@@ -50,12 +49,8 @@ class Sweep:
     @property
     def best(self) -> dict[str, Trial]:
         """The trial of each method with the best score; the first of equals."""
-        best: dict[str, Trial] = {}
-        for trial in self.trials:
-            method = trial.setting.method
-            if trial.is_complete and (method not in best or trial.score > best[method].score):
-                best[method] = trial
-        return best
+        each = {m: [t for t in self.trials if t.setting.method == m] for m in self.plan.methods}
+        return {method: max(own, key=lambda trial: trial.score) for method, own in each.items()}
 
     @property
     def front(self) -> list[Trial]:
@@ -92,7 +87,7 @@ class Sweep:
 
 def make_study(sweep: Sweep) -> Study:
     """Make a study to be saved: a row for every trial and goal, and the tables behind figures."""
-    name = sweep.plan.task_name
+    name = sweep.problem.made.name
     best = [
         f"best of {method}: {own['label']} (trial {own['trial']}, score {own['score']:+.1f} %)"
         for method, own in summarise_best(sweep).items()
@@ -126,7 +121,7 @@ def summarise_best(sweep: Sweep) -> dict[str, Any]:
 
 def tabulate_trials(sweep: Sweep) -> polars.DataFrame:
     """Return one row per trial: settings, metrics, score, and whether it was chosen."""
-    best, front = _ids(sweep.best.values()), _ids(sweep.front)
+    best, front = sweep.best.values(), sweep.front
     columns = sweep.plan.columns.values()
     rows = []
     for trial in sweep.trials:
@@ -138,14 +133,13 @@ def tabulate_trials(sweep: Sweep) -> polars.DataFrame:
                 **{SETTING + name: value for name, value in settings.items()},
                 **{GOAL + name: values.get(name) for name in columns},
                 "score": 100 * trial.score if math.isfinite(trial.score) else None,
-                "best": id(trial) in best,
-                "front": id(trial) in front,
+                "best": trial in best,
+                "front": trial in front,
                 "note": trial.note,
                 "run": str(sweep.folders(trial)[0].relative_to(sweep.folder)),
             }
         )
-    names = dict.fromkeys(name for each in rows for name in each)
-    return polars.DataFrame({name: _column([each.get(name) for each in rows]) for name in names})
+    return polars.DataFrame(rows, infer_schema_length=None, strict=False)
 
 
 def tabulate_axes(sweep: Sweep) -> polars.DataFrame:
@@ -177,11 +171,11 @@ def write_notes(sweep: Sweep) -> list[str]:
         f"{plan.batch_size} samples with {plan.seeds} seed{'s' * (plan.seeds > 1)}, judged on "
         f"validation data at its end by {', '.join(plan.columns.values())}. The score says how "
         "much better than the median of all a trial is, the mean over the objectives; 100 % are "
-        f"{OF_METRICS if plan.spread and len(flat_goals(plan.goals)) > 1 else OF_LOSSES}."
+        f"{OF_METRICS if sweep.problem.spread and len(plan.columns) > 1 else OF_LOSSES}."
     ]
-    if plan.held_out:
+    if held_out := sweep.problem.hold_out:
         notes.append(
-            f"The task has no validation data: {plan.held_out} samples of train served as such."
+            f"The task has no validation data: {held_out} samples of train served as such."
         )
     if len(set(counts.values())) > 1:
         notes.append("The methods had different numbers of trials: more trials are more luck.")
@@ -223,13 +217,13 @@ def write_comparison(sweep: Sweep) -> str:
 
 
 def _rows(sweep: Sweep) -> list[Row]:
-    best = _ids(sweep.best.values())
+    best = sweep.best.values()
     return [
         {
             **sweep.settings(trial),
             **row(trial.setting.method, column, [own[name] for own in trial.points.values()]),
             "trial": trial.number,
-            "best": id(trial) in best,
+            "best": trial in best,
         }
         for trial in sweep.trials
         if trial.is_complete
@@ -258,7 +252,7 @@ def _budget(plan: SweepPlan) -> list[str]:
 def _flatten(sweep: Sweep, settings: dict[str, Any]) -> dict[str, Any]:
     """Return settings as single values: weights by objective."""
     flat: dict[str, Any] = {}
-    objectives = sweep.plan.objectives
+    objectives = sweep.problem.objectives
     for name, value in settings.items():
         if isinstance(value, Sequence) and not isinstance(value, str):
             places = [str(place) for place in range(len(value))]
@@ -277,15 +271,3 @@ def _scale(values: Sequence[Any]) -> str:
     if any(isinstance(v, bool) or not isinstance(v, int | float) for v in values):
         return "choice"
     return "log" if min(values) > 0 and max(values) >= 10 * min(values) else "lin"
-
-
-def _column(values: Sequence[Any]) -> Sequence[Any]:
-    """Return values of one kind: all numbers, all true or false, or all text."""
-    kinds = {type(value) for value in values if value is not None}
-    if kinds <= {int, float} or len(kinds) < 2:
-        return [float(v) if kinds == {int, float} and v is not None else v for v in values]
-    return [None if value is None else str(value) for value in values]
-
-
-def _ids(trials: Any) -> set[int]:
-    return set(map(id, trials))

@@ -64,7 +64,7 @@ def sweep(
     """
     if jobs is not None or on is None:
         jobs = whole_number("jobs", 1 if jobs is None else jobs, least=1)
-    problem = plan.problem(folder, jobs=jobs, on=on, watch=watch)
+    problem = plan.make_problem(folder, jobs=jobs, on=on, watch=watch)
     make_folder(problem.folder)
     with locked(problem.folder):
         study = SweepStudy(plan, problem)
@@ -93,7 +93,7 @@ class SweepStudy(BudgetStudy):
 
     def __init__(self, plan: SweepPlan, problem: TaskProblem) -> None:
         self.plan = plan
-        self._gains = partial(gains, goals=plan.goals, spread=plan.spread)
+        self._gains = partial(gains, goals=plan.goals, spread=problem.spread)
         super().__init__(
             problem,
             {method: plan.sampler(method) for method in plan.methods},
