@@ -243,6 +243,14 @@ def test_goals_are_the_tasks_where_it_has_some(task: str, tmp_path: Path) -> Non
     assert [len(found.values(t)) for t in found.trials] == [1] * 6
 
 
+def test_a_best_at_the_edge_is_noted(task: str, tmp_path: Path) -> None:
+    own = {"methods": ["static"], "settings": {}, "schedule": None, "trials": None}
+    found = sweep(plan(task, **own, lr=[0.1, 1e-4, 1e-5]), tmp_path)
+    assert found.edges(found.best["static"]) == ["lr"]
+    said = "The best static is at the edge of what was tried of lr: better settings may lie beyond."
+    assert said in load(tmp_path).notes
+
+
 def test_what_diverges_is_noted_and_not_chosen(task: str, tmp_path: Path) -> None:
     own = {"methods": ["static"], "settings": {}, "schedule": None, "trials": None}
     found = sweep(plan(task, **own, lr=[0.1, 1e30]), tmp_path)
@@ -322,9 +330,12 @@ def test_halving_gives_up_on_the_worst_and_changes_no_other(task: str, tmp_path:
     assert steps.count(6) <= 8
     assert "were pruned by successive halving" in " ".join(load(tmp_path / "cut").notes)
     assert "pruned" not in " ".join(load(tmp_path / "full").notes)
-    assert content(
-        sweep(plan(task, **own, steps=18, prune="halving"), tmp_path / "cut")
-    ) == content(cut)
+    halved, again = plan(task, **own, steps=18, prune="halving"), tmp_path / "again"
+    for steps in (10, 60):
+        with pytest.raises(Killed):
+            sweep(halved, again, watch=killed_after(steps))
+    assert content(sweep(halved, again)) == content(cut)
+    assert content(sweep(halved, again, watch=killed_after(0))) == content(cut)  # all is read
 
 
 def test_a_search_is_a_study_with_a_command_that_repeats_it(whole: Sweep) -> None:

@@ -218,7 +218,7 @@ class TaskProblem:
             return Failure(run)
         if training.final:
             self.runs[training.setting.key, training.seed] = run
-        found = numbers(run.record) if training.final else _validated(run.record, self.spread)
+        found = numbers(run.record) if training.final else _validated(run.record)
         return checked_point(found, self.ways)
 
 
@@ -294,12 +294,12 @@ def checked_point(found: Mapping[str, float], ways: Mapping[str, Better]) -> Out
     return {name: float(found[name]) for name in ways}
 
 
-def _validated(record: Mapping[str, float], metrics: bool) -> Point:
-    """Return losses and metrics on validation data, by name; of one name, what is judged by."""
+def _validated(record: Mapping[str, float]) -> Point:
+    """Return losses and metrics on validation data, by name."""
     kinds = ("validation_loss/", "validation/")
     return {
         name.partition("/")[2]: value
-        for kind in (kinds if metrics else reversed(kinds))
+        for kind in kinds
         for name, value in record.items()
         if name.startswith(kind)
     }
