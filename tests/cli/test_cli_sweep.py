@@ -16,7 +16,7 @@ from test_cli_process import ended, started
 from trimol.cli import main
 from trimol.cli._sweep_view import SweepView
 from trimol.runs import store
-from trimol.runs._trials import Trial
+from trimol.search import Setting, Trial, TrialState
 
 TASK = '''
 import torch
@@ -120,7 +120,7 @@ def test_after_ctrl_c_and_a_kill_the_same_command_goes_on(tmp_path: Path, capsys
     own = ["--methods", "static", "--lr", "log:1e-3..1", "--trials", "6"]
     command = ["sweep", "held.py:Held", *own, *SMALL]
     held.write(tmp_path, "Bent", TASK)
-    finished = "cut/tuning-only/*/summary.json"
+    finished = "cut/tuning-only/*/*/*/summary.json"
     for number, code in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
         more = len(list(tmp_path.glob(finished))) + 1
         held.wait(tmp_path, finished, more)
@@ -172,19 +172,17 @@ def test_bad_input_is_one_line_and_leaves_nothing(flags: list[str], said: str, c
     assert not Path("runs").exists()
 
 
-GOALS = {"fit": {"validation_loss/fit": "lower"}}
-
-
 def trial(number: int, value: float | None) -> Trial:
-    return Trial(
-        "static", number, {}, {} if value is None else {"validation_loss/fit": value}, (), ()
-    )
+    setting = Setting("static", 0.1)
+    if value is None:
+        return Trial(number, setting, TrialState.FAILED, note="it diverged")
+    return Trial(number, setting, TrialState.COMPLETE, {0: {"fit": value}}, -value)
 
 
 def test_the_view_shows_the_best_so_far_and_counts_what_this_process_does() -> None:
-    clock, view = Clock(), SweepView("it", {"static": 4}, 10, GOALS)
+    clock, view = Clock(), SweepView("it", {"static": 4}, 10, ["fit"])
     view.progress.clock = clock
-    view.told([trial(0, 3.0), trial(1, None)])  # found on disk
+    view.add([trial(0, 3.0), trial(1, None)])  # found on disk
     assert view.progress.pace == ""
     assert view.line() == "it: 20 of 40 steps (trials: static 2/4)"
 
@@ -195,7 +193,7 @@ def test_the_view_shows_the_best_so_far_and_counts_what_this_process_does() -> N
         view.advance(Config(), step)  # type: ignore[arg-type]
         clock.now += 1.0
     assert view.line() == "it: 26 of 40 steps, 2.5 steps/s, 6 s left (trials: static 2/4)"
-    view.told([trial(2, 2.0)])
+    view.add([trial(2, 2.0)])
     shown = " ".join(drawn(view))
     assert "3 of 4" in shown
     assert " 2 " in shown

@@ -112,7 +112,7 @@ def test_without_optuna_the_page_says_what_is_missing(monkeypatch: pytest.Monkey
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     made, missing = search.figures(study())
     assert [figure.name for figure in made] == ["tradeoffs", "slices", "contours"]
-    assert "trimol[sweep]" in missing[0]
+    assert "trimol[studies]" in missing[0]
 
 
 def test_a_contour_is_the_plane_between_its_trials() -> None:

@@ -8,24 +8,24 @@ from trimol.cli import _hyperparameters as hyperparameters
 from trimol.cli._method_list import OF_THE_RUN, by_method
 from trimol.cli._reporting import UsageError
 from trimol.cli._values import outside_brackets
-from trimol.runs._spaces import Choice, Space, parse
+from trimol.search._ranges import Choice, Dimension, parse_dimension
 
 
-def read(text: str, one: Callable[[str], Any]) -> Space:
-    """A range, a simplex, or a choice of values, each read by itself.
+def read(text: str, one: Callable[[str], Any]) -> Dimension:
+    """Read a range, a simplex, or a choice of values, each by itself.
 
     >>> read("0.1,1", float), read("lin:0..1", float)
-    (Choice(values=(0.1, 1.0)), Range(low=0.0, high=1.0, kind='lin', points=None))
+    (Choice(options=(0.1, 1.0)), Range(low=0.0, high=1.0, kind='lin', points=None))
     """
     parts = [part.strip() for part in outside_brackets(text)]
-    return parse(text) or Choice(tuple(one(part) for part in parts))
+    return parse_dimension(text) or Choice(tuple(one(part) for part in parts))
 
 
-def by_setting(set_texts: Sequence[str], methods: Sequence[str]) -> dict[str, dict[str, Space]]:
-    """What may be tried, by method and setting, from ``METHOD.NAME=SPACE`` texts.
+def by_setting(set_texts: Sequence[str], methods: Sequence[str]) -> dict[str, dict[str, Dimension]]:
+    """Read what may be tried, by method and setting, from ``METHOD.NAME=SPACE`` texts.
 
     >>> by_setting(["stch.mu=0.1,1"], ["stch"])
-    {'stch': {'mu': Choice(values=(0.1, 1.0))}}
+    {'stch': {'mu': Choice(options=(0.1, 1.0))}}
     """
     return {
         method: {_named(name): _space(method, name, text) for name, text in own.items()}
@@ -40,12 +40,12 @@ def _named(name: str) -> str:
     return prefix + setting.replace("-", "_") + dot + objective
 
 
-def _space(method: str, name: str, text: str) -> Space:
+def _space(method: str, name: str, text: str) -> Dimension:
     by = f"--set {method}.{name}"
     try:
         if name in OF_THE_RUN:
             return read(text, OF_THE_RUN[name])
-        if parse(text) is not None:
+        if parse_dimension(text) is not None:
             _check_known(method, name)
         return read(text, lambda part: _value(method, name, part))
     except BadValue as error:

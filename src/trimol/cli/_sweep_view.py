@@ -1,7 +1,7 @@
-"""What is seen of a search while it goes on."""
+"""The live view of a search."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trimol.cli._progress import Progress
 from trimol.cli._tables import bar_of, live_table
@@ -10,8 +10,8 @@ from trimol.report._numbers import number
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from trimol.runs._trials import Trial
     from trimol.runs.config import RunConfig
+    from trimol.search import Trial
 
 
 class SweepView:
@@ -21,48 +21,38 @@ class SweepView:
         title: What is searched, in a few words.
         totals: The trials of each method.
         steps: Steps of a trial, of all its seeds.
-        goals: What is looked at, by objective and name, with which way is better.
-        spread: Whether trials are weighed by how far apart metrics lie (`SweepPlan.spread`).
+        goals: The names of the metrics that are shown.
     """
 
     def __init__(
-        self,
-        title: str,
-        totals: Mapping[str, int],
-        steps: int,
-        goals: Mapping[str, Mapping[str, Any]],
-        *,
-        spread: bool = False,
+        self, title: str, totals: Mapping[str, int], steps: int, goals: Sequence[str]
     ) -> None:
-        self.totals, self.steps, self.goals, self.spread = totals, steps, goals, spread
+        self.totals, self.steps, self.goals = totals, steps, goals
         self.done: dict[str, list[Trial]] = {method: [] for method in totals}
         self.going: dict[str, int] = {}  # steps of the runs that are under way, by key
         self.progress = Progress(title, sum(totals.values()) * steps)
 
     def advance(self, config: "RunConfig", step: int) -> None:
-        """A run is so far."""
+        """Note how far a run is."""
         self.going[config.key] = step
         self.progress.advance(self._ended() + sum(self.going.values()))
 
-    def told(self, trials: "Sequence[Trial]") -> None:
-        """Trials came to an end, or were found on disk."""
+    def add(self, trials: "Sequence[Trial]") -> None:
+        """Note trials that ended, or were read from disk."""
         for trial in trials:
-            self.done[trial.method].append(trial)
+            self.done[trial.setting.method].append(trial)
         ran = bool(self.going)
         self.going = {}
         move = self.progress.advance if ran else self.progress.skip
         move(self._ended())
 
     def best(self, method: str) -> "Trial | None":
-        """The best trial so far, by the score that chooses at the end."""
-        from trimol.runs._judging import gains
-
-        ended = [trial for trial in self.done[method] if trial.values]
-        scores = gains([trial.values for trial in ended], self.goals, spread=self.spread)
-        return ended[scores.index(max(scores))] if ended else None
+        """Return the best trial so far."""
+        complete = [trial for trial in self.done[method] if trial.is_complete]
+        return max(complete, key=lambda trial: trial.score, default=None)
 
     def line(self) -> str:
-        """How far it is, in one line."""
+        """Say in one line how far the search is."""
         each = ", ".join(f"{m} {len(self.done[m])}/{n}" for m, n in self.totals.items())
         return f"{self.progress.line()} (trials: {each})"
 
@@ -70,16 +60,17 @@ class SweepView:
         from rich.console import Group
         from rich.text import Text
 
-        names = [name for metrics in self.goals.values() for name in metrics]
-        heads = [name.partition("/")[2] for name in names]
-        table = live_table(("", "", "trials", *heads), right=("trials", *heads))
+        from trimol.search._trial import mean_point
+
+        table = live_table(("", "", "trials", *self.goals), right=("trials", *self.goals))
         for method, total in self.totals.items():
             best, done = self.best(method), len(self.done[method])
+            point = {} if best is None else mean_point(best)
             table.add_row(
                 method,
                 bar_of(done, total),
                 f"{done} of {total}",
-                *[number(best.values[name]) if best else number(None) for name in names],
+                *[number(point.get(name)) for name in self.goals],
             )
         said = Text(self.progress.pace)
         return Group(Text(f"{self.progress.title}; best so far on validation data"), table, said)

@@ -43,7 +43,7 @@ from trimol.cli._values import (
 from trimol.methods._registry import BASELINE, DEFAULT
 
 if TYPE_CHECKING:
-    from trimol.runs import Sweep, SweepPlan
+    from trimol.search import Sweep, SweepPlan
 
 
 def _rates(text: str) -> Any:
@@ -65,10 +65,10 @@ class Options:
     (lin:0..1) or of whole numbers (int:1..8), so many points of it (log:1e-3..10:5), or weights
     that sum to one (simplex, or simplex:4 for multiples of 1/4).
 
-    Trials that are on disk are not run again and stopped ones go on: after Ctrl-C, or for more
-    trials, type the command again. tpe asks for as many trials of each method at once as there are
-    jobs, and learns from them then. Test data are not looked at: where the task has no validation
-    data, a fifth of the training samples serves as such.
+    Trials that are on disk are not run again and stopped ones continue: after Ctrl-C, or for more
+    trials, type the command again. tpe asks for four trials of each method at once, and learns from
+    them then. Test data are not used: where the task has no validation data, a fifth of the
+    training samples serves as such.
     """
 
     task: TaskName
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str]) -> int:
     given = setup.checked_options(options.task, options.option)
     steps = setup.steps(options, given, default=STEPS)
     plan = _plan(options, settings, given, steps)
-    out = options.out or Path("runs", f"{plan.made.name}-sweep")
+    out = options.out or Path("runs", f"{plan.problem.made.name}-sweep")
     found = _searched(plan, options, out)
     if options.json:
         print_json(_for_machines(found))
@@ -125,7 +125,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _plan(options: Options, settings: Any, given: dict[str, Any], steps: int) -> "SweepPlan":
-    from trimol.runs import SweepPlan
+    from trimol.search import SweepPlan
 
     with usage():
         return SweepPlan(
@@ -149,13 +149,12 @@ def _plan(options: Options, settings: Any, given: dict[str, Any], steps: int) ->
 def _searched(plan: "SweepPlan", options: Options, out: Path) -> "Sweep":
     """Run what is left to run, with progress shown."""
     from trimol.cli._sweep_view import SweepView
-    from trimol.runs import sweep
     from trimol.runs._pool import at_a_time
+    from trimol.search import sweep
 
-    totals = {m: len(plan.grids[m]) if plan.how == "grid" else plan.count for m in plan.methods}
-    title = f"{plan.made.name}: {sum(totals.values())} trials by {plan.how}"
+    title = f"{plan.problem.made.name}: {sum(plan.counts.values())} trials by {plan.how}"
     title += "" if plan.prune == "none" else ", pruned by successive halving"
-    view = SweepView(title, totals, plan.steps * plan.seeds, plan.goals, spread=plan.spread)
+    view = SweepView(title, plan.counts, plan.steps * plan.seeds, list(plan.columns))
     with shown(view, quiet=options.quiet) as changed:
 
         def watch(config: Any, step: int, record: Any) -> None:
@@ -163,23 +162,21 @@ def _searched(plan: "SweepPlan", options: Options, out: Path) -> "Sweep":
             changed()
 
         jobs = at_a_time(options.jobs, options.on)
-        return sweep(plan, out, jobs=jobs, on=options.on, watch=watch, told=view.told)
+        return sweep(plan, out, jobs=jobs, on=options.on, watch=watch, show=view.add)
 
 
 def _for_machines(found: "Sweep") -> dict[str, Any]:
-    from trimol.runs import _sweep_results as results
-    from trimol.runs._proposals import JOURNAL
     from trimol.runs.study import FILE
+    from trimol.search import _results as results
 
     names = [FILE, "trials.parquet", "axes.parquet"]
-    names += [] if found.plan.how == "grid" else [JOURNAL]  # else it is of another search
     return {
-        **results.study(found).summary(),
+        **results.make_study(found).summary(),
         "files": [str(path) for name in names if (path := found.folder / name).exists()],
         "search": found.plan.how,
         "prune": found.plan.prune,
-        "best": results.best_of(found),
-        "next": results.comparison(found),
+        "best": results.summarise_best(found),
+        "next": results.write_comparison(found),
     }
 
 
@@ -188,20 +185,19 @@ def _show(found: "Sweep") -> None:
 
     from trimol.cli import _tables as tables
     from trimol.report._numbers import number
-    from trimol.runs import _sweep_results as results
+    from trimol.search import _results as results
 
     console = plain_console()
-    best = results.best_of(found)
-    goals = [name for metrics in found.plan.goals.values() for name in metrics]
-    heads = [name.partition("/")[2] for name in goals]
-    table = tables.plain_table("best", "trial", "score", *heads)
+    best = results.summarise_best(found)
+    columns = found.plan.columns
+    table = tables.plain_table("best", "trial", "score", *columns)
     for method, own in best.items():
-        values = [number(own["values"][name]) for name in goals]
+        values = [number(own["values"][column]) for column in columns.values()]
         table.add_row(Text(method), str(own["trial"]), f"{own['score']:+.1f} %", *values)
     console.print(table)
     for own in best.values():
         console.print(f"  {own['label']}", soft_wrap=True)
-    *said, last = results.notes(found)
+    *said, last = results.write_notes(found)
     for note in said:
         console.print(f"\n{note}")
     about, _, command = last.rpartition(": ")

@@ -30,7 +30,8 @@ from trimol.runs.verdict import Gain
 from trimol.search._problem import Problem, TaskProblem, Training
 from trimol.search._setting import Setting
 from trimol.search._space import space_of
-from trimol.search._study import Stage, mean_point
+from trimol.search._study import Stage
+from trimol.search._trial import mean_point
 from trimol.search._tune import check_gradients, function_problem, lengths_of
 from trimol.tasks import _answers as answers
 from trimol.tasks.task import Better

@@ -33,7 +33,8 @@ from trimol.runs.study import Row, Study
 from trimol.search._grid import GridSampler, exhaust, find_edges
 from trimol.search._problem import Failure, Outcome, Training
 from trimol.search._setting import Setting
-from trimol.search._study import BudgetStudy, mean_point
+from trimol.search._study import BudgetStudy
+from trimol.search._trial import mean_point
 from trimol.tasks.task import Better
 from trimol.training import Diverged
 

@@ -12,9 +12,9 @@ import numpy as np
 from trimol._extras import MissingExtra
 from trimol._failures import BadValue
 from trimol.report._numbers import number, short
-from trimol.runs._proposals import needed, quiet
-from trimol.runs._spaces import GOAL, SETTING
 from trimol.runs.study import Study
+from trimol.search._results import GOAL, SETTING
+from trimol.search._sampler import quiet
 
 Scale = Literal["lin", "log", "choice"]
 FEWEST = 10  # trials of a method whose settings' importance is asked for
@@ -337,8 +337,7 @@ def _shares(
     trials: Trials, own: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> dict[str, float]:
     """Optuna's fANOVA of the scores; what a trial lacks of a setting is the first value."""
-    optuna = needed()
-    with quiet():
+    with quiet() as optuna:
         study = optuna.create_study(direction="maximize")
         spaces = {name: _distribution(optuna, trials.scales[name], own, name) for name in names}
         for row in own:

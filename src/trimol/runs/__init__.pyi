@@ -14,8 +14,5 @@ from trimol.runs._signals import Interrupted as Interrupted
 from trimol.runs.store import StoredRun as StoredRun
 from trimol.runs._variants import Variant as Variant
 from trimol.runs.study import Row as Row
-from trimol.runs._trials import SweepPlan as SweepPlan
-from trimol.runs._sweep_results import Sweep as Sweep
-from trimol.runs.searching import sweep as sweep
 from trimol.runs.front_study import front as front
 from trimol.runs._front_points import Front as Front

@@ -21,6 +21,7 @@ from trimol.runs.comparison import numbers
 from trimol.runs.config import (
     RunConfig,
     configure,
+    equal_steps,
     hyperparameters_of,
     task_of,
     usual_batch_size,
@@ -45,11 +46,13 @@ class Training:
         setting: The setting.
         seed: Decides the start and all samples.
         final: Whether it is measured on test data; otherwise on validation data.
+        shorter: How many times fewer steps than a whole training it has.
     """
 
     setting: Setting
     seed: int
     final: bool = False
+    shorter: int = 1
 
 
 class Failure(str):
@@ -100,6 +103,11 @@ class TaskProblem:
         jobs: Runs at a time; by default as many as there are cores.
         on: A Ray cluster to run them on.
         watch: Called with a run's configuration, its steps done and its record or None.
+        optimizer: As in `RunConfig`; by default the task's.
+        precision: As in `RunConfig`.
+        together: Whether runs may train together (`execute_all`).
+        equal_samples: Whether methods whose batches grow take no more samples than the others, in
+            fewer steps.
     """
 
     def __init__(
@@ -114,9 +122,15 @@ class TaskProblem:
         jobs: int | None = None,
         on: str | None = None,
         watch: Watch | None = None,
+        optimizer: str | None = None,
+        precision: str = "no",
+        together: bool = True,
+        equal_samples: bool = False,
     ) -> None:
         self.task, self.folder, self.steps = task, Path(folder), steps
         self.options = dict(options or {})
+        self.optimizer, self.precision = optimizer, precision
+        self.together, self.equal_samples = together, equal_samples
         made = task_of(task, self.options)
         self.made = made
         self.objectives: Sequence[str] = made.objectives
@@ -150,16 +164,26 @@ class TaskProblem:
 
     def config(self, training: Training) -> RunConfig:
         """Return the run that a training is."""
+        steps = self.steps // training.shorter
+        if self.equal_samples:
+            method = training.setting.method
+            steps = equal_steps(self.task, method, steps, self.batch_size, self.options)
         return configure_setting(
             self.task,
             training.setting,
             training.seed,
             options=self.options,
-            steps=self.steps,
+            steps=steps,
             batch_size=self.batch_size,
             validation_only=not training.final,
             hold_out=self.hold_out,
+            optimizer=self.optimizer,
+            precision=self.precision,
         )
+
+    def folder_of(self, training: Training) -> Path:
+        """Return the folder of a training's run."""
+        return self._place(training, self.config(training))
 
     def train(self, trainings: Sequence[Training]) -> list[Outcome]:
         """Train all of them, going on with runs that are unfinished."""
@@ -171,7 +195,9 @@ class TaskProblem:
 
     def _trained(self, trainings: Sequence[Training]) -> list[Outcome]:
         jobs = [(config := self.config(t), self._place(t, config)) for t in trainings]
-        done = execute_all(jobs, jobs=self._jobs, on=self._on, watch=self._watch, together=True)
+        done = execute_all(
+            jobs, jobs=self._jobs, on=self._on, watch=self._watch, together=self.together
+        )
         for (_, folder), run in zip(jobs, done, strict=True):
             if isinstance(run, StoredRun):  # a finished run is never resumed
                 (folder / store.CHECKPOINT).unlink(missing_ok=True)
@@ -276,8 +302,10 @@ class FunctionProblem:
 
     def _trained(self, training: Training) -> Outcome:
         key = f"{training.setting.key} {training.seed}{' final' * training.final}"
+        key += f" 1/{training.shorter}" if training.shorter > 1 else ""
         if key not in self._known:
-            more = {"seed": training.seed, "budget": 1.0, "final": training.final}
+            share = 1 / training.shorter
+            more = {"seed": training.seed, "budget": share, "final": training.final}
             own = {name: value for name, value in more.items() if name in self._takes}
             found = self.function(training.setting, **own)
             if not isinstance(found, Mapping):

@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean
 
 from trimol._failures import BadValue
 from trimol.methods._registry import BASELINE
+from trimol.search._halving import Halving
 from trimol.search._problem import Failure, Outcome, Problem, Training
 from trimol.search._sampler import Sampler
 from trimol.search._score import Scorer
 from trimol.search._setting import Setting
-from trimol.search._trial import Point, Trial, TrialState
+from trimol.search._trial import Point, Trial, TrialState, mean_point
 from trimol.training import Diverged
 
 Stage = Callable[[str], None]
@@ -27,6 +27,8 @@ class BudgetStudy:
         samplers: What proposes the settings of each method.
         budget: Trainings in all.
         seeds: Those that every setting is tried with.
+        stage: Told in a few words what is being done.
+        pruner: Chooses the trials that continue after short trainings; None for all.
 
     Attributes:
         trials: By method, in their order.
@@ -41,9 +43,10 @@ class BudgetStudy:
         *,
         seeds: Sequence[int] = (0,),
         stage: Stage = lambda _: None,
+        pruner: Halving | None = None,
     ) -> None:
         self.problem, self.samplers, self.budget = problem, dict(samplers), budget
-        self.seeds, self.stage = tuple(seeds), stage
+        self.seeds, self.stage, self.pruner = tuple(seeds), stage, pruner
         self.scorer = Scorer(problem.ways, spread=problem.spread)
         self.trials: dict[str, list[Trial]] = {method: [] for method in samplers}
         self.spent = 0
@@ -65,7 +68,7 @@ class BudgetStudy:
             for method, settings in asked.items()
             for place, setting in enumerate(settings)
         ]
-        self._train([trial for _, trial in new], self.seeds)
+        self._train(self._prune([trial for _, trial in new]), self.seeds)
         for method, trial in new:
             self.trials[method].append(trial)
         self._score()
@@ -106,10 +109,28 @@ class BudgetStudy:
         self._train(trials, seeds)
         self._score()
 
-    def _train(self, trials: Sequence[Trial], seeds: Sequence[int]) -> None:
+    def _prune(self, trials: Sequence[Trial]) -> Sequence[Trial]:
+        """Train for part of the steps, and return the trials that continue."""
+        if self.pruner is None:
+            return trials
+        for rung in self.pruner.rungs:
+            self._train(trials, self.seeds, rung)
+            reached = [trial for trial in trials if trial.is_complete]
+            for trial in reached:
+                trial.state, trial.note = TrialState.PRUNED, f"pruned after 1/{rung} of the steps"
+            trials = self.pruner.choose(reached, rung)
+            for trial in trials:
+                trial.state, trial.note = TrialState.RUNNING, ""
+            for trial in reached:
+                trial.points.clear()
+        return trials
+
+    def _train(self, trials: Sequence[Trial], seeds: Sequence[int], shorter: int = 1) -> None:
         """Train, and note down what became of each trial."""
         asked = [(trial, seed) for trial in trials for seed in seeds]
-        outcomes = self.train([Training(trial.setting, seed) for trial, seed in asked])
+        outcomes = self.train(
+            [Training(trial.setting, seed, shorter=shorter) for trial, seed in asked]
+        )
         for (trial, seed), outcome in zip(asked, outcomes, strict=True):
             if isinstance(outcome, Failure):
                 trial.state, trial.note, trial.score = TrialState.FAILED, str(outcome), -math.inf
@@ -119,17 +140,16 @@ class BudgetStudy:
                     trial.state = TrialState.COMPLETE
 
     def _score(self) -> None:
+        """Score all trials, and tell the samplers."""
+        self.score_trials()
+        for method, trials in self.trials.items():
+            self.samplers[method].tell(trials)
+
+    def score_trials(self) -> None:
         """Set the scales by the baseline's trials, and score all by them."""
         base = self.trials.get(BASELINE) or next(iter(self.trials.values()))
         complete = [trial for trial in base if trial.is_complete]
         all_points = [p for own in self.trials.values() for t in own for p in t.points.values()]
         self.scorer.fit([mean_point(trial) for trial in complete], all_points)
-        for method, trials in self.trials.items():
+        for trials in self.trials.values():
             self.scorer.update(trials)
-            self.samplers[method].tell(trials)
-
-
-def mean_point(trial: Trial) -> Point:
-    """Return a trial's metrics, the means over its seeds."""
-    each = list(trial.points.values())
-    return {name: fmean(point[name] for point in each) for name in each[0]}

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, field
 from enum import Enum
+from statistics import fmean
 
 from trimol.search._setting import Setting
 
@@ -42,3 +43,9 @@ class Trial:
     def is_complete(self) -> bool:
         """Whether it has a score."""
         return self.state is TrialState.COMPLETE
+
+
+def mean_point(trial: Trial) -> Point:
+    """Return a trial's metrics, the means over its seeds."""
+    each = list(trial.points.values())
+    return {name: fmean(point[name] for point in each) for name in each[0]}

@@ -1,22 +1,18 @@
-"""Searches: the same trials however often they are stopped, chosen on validation data alone."""
+"""Sweeps: the same trials however often they are stopped, chosen on validation data alone."""
 
 import json
 import math
-import os
 import shutil
 import sys
 from pathlib import Path
-from random import Random
 
-import optuna
 import pytest
 from sweep_tasks import write
 
 from trimol._extras import MissingExtra
-from trimol.runs import StoreError, Sweep, SweepPlan, store, sweep
-from trimol.runs._proposals import JOURNAL, TrialJournal
-from trimol.runs._trials import Trial
+from trimol.runs import Interrupted, store
 from trimol.runs.study import load
+from trimol.search import Sweep, SweepPlan, Trial, TrialState, sweep
 from trimol.training import Diverged
 
 STEPS = 12
@@ -40,9 +36,12 @@ def plan(task: str, **others: object) -> SweepPlan:
     return SweepPlan(task, **{**given, **others})
 
 
-def told(found: Sweep) -> list[tuple[object, ...]]:
-    """What decides a search, trial by trial, in order."""
-    return [(t.method, t.number, json.dumps(t.setting), t.values, t.note) for t in found.trials]
+def content(found: Sweep) -> list[tuple[object, ...]]:
+    """What a sweep came to, trial by trial, in order."""
+    return [
+        (t.setting.method, t.number, json.dumps(found.settings(t)), found.values(t), t.note)
+        for t in found.trials
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -75,20 +74,7 @@ def test_a_killed_search_comes_to_the_same_trials(
         with pytest.raises(Killed):
             sweep(plan(task), tmp_path, watch=killed_after(steps))
         assert not (tmp_path / "study.json").exists()  # it does not look finished
-    assert told(sweep(plan(task), tmp_path)) == told(whole)
-    assert journal(tmp_path) == journal(whole.folder)
-
-
-def journal(folder: Path) -> dict[str, list[tuple[object, ...]]]:
-    """The trials in Optuna's journal, by search."""
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    backend = optuna.storages.journal.JournalFileBackend(str(folder / JOURNAL))
-    storage = optuna.storages.JournalStorage(backend)
-    return {
-        name: [(t.number, t.params, t.values, t.state) for t in study.trials]
-        for name in optuna.get_all_study_names(storage)
-        for study in [optuna.load_study(study_name=name, storage=storage)]
-    }
+    assert content(sweep(plan(task), tmp_path)) == content(whole)
 
 
 def test_nothing_is_run_twice(task: str, whole: Sweep, tmp_path: Path) -> None:
@@ -96,83 +82,16 @@ def test_nothing_is_run_twice(task: str, whole: Sweep, tmp_path: Path) -> None:
     folder = tmp_path / "again"
     shutil.copytree(whole.folder, folder)
     again = sweep(plan(task), folder, watch=lambda config, step, record: ran.append(step))
-    assert told(again) == told(whole)
+    assert content(again) == content(whole)
     assert ran == []
     more = sweep(plan(task, trials=9), folder, watch=lambda c, step, r: ran.append(step))
-    assert [t for t in told(more) if t[1] < 8] == told(whole)
+    assert [t for t in content(more) if t[1] < 8] == content(whole)
     assert len(ran) == 2 * (STEPS + 1)  # a run of each method, with one look at its end
 
 
-def test_the_journal_is_for_optunas_own_tools(whole: Sweep) -> None:
-    found = journal(whole.folder)
-    assert set(found) == {"curves: static", "curves: modo"}
-    for name, trials in found.items():
-        own = [t for t in whole.trials if name.endswith(t.method)]
-        assert [trial[2] for trial in trials] == [list(t.values.values()) for t in own]
-    assert set(found["curves: modo"][0][1]) == {"lr", "schedule", "gamma"}
-
-
-@pytest.mark.slow
-def test_what_a_kill_left_of_the_journal_stops_nobody(
-    task: str, whole: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sweep(plan(task, trials=3), tmp_path)
-    with (tmp_path / JOURNAL).open("ab") as file:
-        file.write(b'{"op_code": 4, "wor')
-    # Optuna's lock, of a writer killed with a relative path: it would be waited for without end.
-    (tmp_path / f"{JOURNAL}.lock").symlink_to(f"{tmp_path.name}/{JOURNAL}")
-    monkeypatch.chdir(tmp_path.parent)
-    sweep(plan(task), tmp_path.name)
-    assert journal(tmp_path) == journal(whole.folder)
-
-
-@pytest.mark.slow
-def test_a_lost_journal_is_written_again(task: str, whole: Sweep, tmp_path: Path) -> None:
-    sweep(plan(task, trials=3), tmp_path)
-    (tmp_path / JOURNAL).unlink()
-    sweep(plan(task), tmp_path)
-    assert journal(tmp_path) == journal(whole.folder)
-
-
-@pytest.mark.parametrize("lines", [0, 1, 2], ids=["whole", "no seal at its end", "nor a trial"])
-def test_a_flipped_bit_of_the_journal_is_named_or_harmless(
-    whole: Sweep, tmp_path: Path, lines: int
-) -> None:
-    content, file, dice = (whole.folder / JOURNAL).read_bytes(), tmp_path / JOURNAL, Random(lines)
-    content = b"".join(content.splitlines(keepends=True)[: -lines or None])
-    file.write_bytes(content)
-    names, trials = [f"curves: {method}" for method in whole.plan.methods], journal(tmp_path)
-    plans = [TrialJournal(file).plan(name) for name in names]
-    assert all(plans)
-    # Behind the last digest there is a trial, at most, that a kill left: the next digest has it.
-    sealed, named = content.rfind(b"\n", 0, content.rfind(b"trimol-sha256:")), 0
-    said: set[str] = set()
-    for _ in range(150):
-        flipped = bytearray(content)
-        flipped[dice.randrange(len(content) if lines == 0 else sealed)] ^= 1 << dice.randrange(8)
-        file.write_bytes(flipped)
-        try:
-            opened = TrialJournal(file)
-            assert [opened.plan(name) for name in names] == plans
-            assert journal(tmp_path) == trials
-        except StoreError as error:
-            said.add(str(error))
-            named += 1
-    assert named > 120
-    (line,) = said
-    assert line.startswith(f"{file} is damaged or not ours")
-
-
-def test_a_journal_that_is_no_file_of_its_own_is_refused(task: str, tmp_path: Path) -> None:
-    (tmp_path / "victim").write_text("half a line")
-    (tmp_path / JOURNAL).symlink_to(tmp_path / "victim")
-    with pytest.raises(StoreError, match=r"cannot write .*optuna.journal: "):
-        sweep(plan(task), tmp_path)
-    assert (tmp_path / "victim").read_text() == "half a line"
-    (tmp_path / JOURNAL).unlink()
-    os.mkfifo(tmp_path / JOURNAL)
-    with pytest.raises(StoreError, match=r"cannot write .*optuna.journal: it is not a regular"):
-        sweep(plan(task), tmp_path)
+def test_only_trainings_and_the_study_are_stored(whole: Sweep) -> None:
+    names = {path.name for path in whole.folder.iterdir()}
+    assert names == {".lock", "tuning-only", "study.json", "trials.parquet", "axes.parquet"}
 
 
 @pytest.mark.parametrize("name", ["config.json", "summary.json"])
@@ -180,35 +99,36 @@ def test_a_trial_that_is_trained_again_is_named(
     task: str, whole: Sweep, tmp_path: Path, name: str
 ) -> None:
     folder = shutil.copytree(whole.folder, tmp_path / "again")
-    run = sorted((folder / "tuning-only").glob("curves-modo-*"))[0]
+    run = sorted((folder / "tuning-only" / "modo").glob("*/seed-0"))[0]
     (run / "checkpoint.pt").unlink(missing_ok=True)
     (run / name).unlink()
     with pytest.warns(RuntimeWarning) as said:
         again = sweep(plan(task), folder)
     line = f"{run / name} is gone: the run is made again from its last checkpoint, or from its"
     assert [str(each.message) for each in said] == [f"{line} start"]
-    assert told(again) == told(whole)
+    assert content(again) == content(whole)
 
 
-def test_another_search_has_another_folder(task: str, tmp_path: Path) -> None:
-    sweep(plan(task, trials=1), tmp_path)
-    with pytest.raises(store.StoreError, match=r"another search \(steps differ\)"):
-        sweep(plan(task, trials=1, steps=6), tmp_path)
-    with pytest.raises(store.StoreError, match=r"another search \(settings differ\)"):
-        sweep(plan(task, trials=1, lr=[0.1, 0.2]), tmp_path)
-    assert len(list((tmp_path / store.ASIDE).iterdir())) == 2
+def test_another_plan_may_share_the_folder(task: str, whole: Sweep, tmp_path: Path) -> None:
+    sweep(plan(task, trials=1, steps=6), tmp_path)
+    assert content(sweep(plan(task), tmp_path)) == content(whole)
+    assert len(runs_in(tmp_path)) == 18
+
+
+def runs_in(folder: Path) -> list[store.StoredRun]:
+    return list(store.find(folder / store.ASIDE))
 
 
 @pytest.mark.slow
-def test_a_search_by_two_goes_on_with_one(task: str, tmp_path: Path, quick_workers: None) -> None:
-    own = {"methods": ["static"], "settings": {}, "trials": 5}
-    both = sweep(plan(task, **own), tmp_path / "both", jobs=2)
+def test_the_number_of_jobs_decides_nothing(
+    task: str, whole: Sweep, tmp_path: Path, quick_workers: None
+) -> None:
     with pytest.raises(Killed):
-        sweep(plan(task, **own), tmp_path / "cut", jobs=2, told=_kill_second())
-    assert told(sweep(plan(task, **own), tmp_path / "cut", jobs=1)) == told(both)
+        sweep(plan(task), tmp_path, jobs=2, show=kill_at_second())
+    assert content(sweep(plan(task), tmp_path, jobs=2)) == content(whole)
 
 
-def _kill_second():
+def kill_at_second():
     calls = iter(range(1))
 
     def stop(trials: object) -> None:
@@ -218,12 +138,21 @@ def _kill_second():
     return stop
 
 
+def test_an_interrupted_sweep_says_how_to_resume(task: str, tmp_path: Path) -> None:
+    def stop(trials: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match=r"^interrupted after 8 trials, and all is saved: run"):
+        sweep(plan(task), tmp_path, show=stop)
+    assert not (tmp_path / "study.json").exists()
+
+
 def test_one_methods_trials_do_not_depend_on_others(
     task: str, whole: Sweep, tmp_path: Path
 ) -> None:
     own = {"methods": ["modo"], "settings": {"modo": {"gamma": "log:1e-3..10"}}}
     alone = sweep(plan(task, **own), tmp_path)
-    assert told(alone) == [t for t in told(whole) if t[0] == "modo"]
+    assert content(alone) == [t for t in content(whole) if t[0] == "modo"]
 
 
 @pytest.mark.slow
@@ -234,7 +163,7 @@ def test_tpe_learns_and_seeds_differ(task: str, tmp_path: Path) -> None:
     for search, seed in (("tpe", 0), ("tpe", 1), ("random", 0)):
         folder = tmp_path / f"{search}{seed}"
         found = sweep(plan(task, **own, trials=24, search=search, seed=seed, steps=2), folder)
-        tried[search, seed] = [trial.setting["lr"] for trial in found.trials]
+        tried[search, seed] = [trial.setting.lr for trial in found.trials]
     assert tried["tpe", 0] != tried["tpe", 1]
     late = {key: sum(lr > 0.01 for lr in lrs[12:]) / 12 for key, lrs in tried.items()}
     assert min(late["tpe", 0], late["tpe", 1]) > 0.6
@@ -249,15 +178,13 @@ def test_a_grid_is_run_once_and_needs_no_optuna(
     own = {"lr": "log:0.01..1:3", "trials": None, "settings": {"static": {"weights": "simplex:2"}}}
     found = sweep(plan(task, **own), tmp_path)
     assert found.plan.how == "grid"
-    static = [trial.setting for trial in found.trials if trial.method == "static"]
-    assert len(static) == 3 * 2 * 3
-    assert len({json.dumps(setting) for setting in static}) == 18
-    assert len([t for t in found.trials if t.method == "modo"]) == 6
-    assert len(list((tmp_path / store.ASIDE).iterdir())) == 24
+    assert len({trial.setting.key for trial in of_method(found, "static")}) == 18
+    assert [len(of_method(found, method)) for method in ("static", "modo")] == [3 * 2 * 3, 6]
+    assert len(runs_in(tmp_path)) == 24
     wider = sweep(plan(task, **{**own, "lr": "log:0.001..1:4"}), tmp_path)
     assert len(wider.trials) == 32
-    assert len(list((tmp_path / store.ASIDE).iterdir())) == 32  # 24 of them were there
-    with pytest.raises(MissingExtra, match=r"needs optuna: pip install 'trimol\[sweep\]'"):
+    assert len(runs_in(tmp_path)) == 32  # 24 of them were there
+    with pytest.raises(MissingExtra, match=r"needs optuna: pip install 'trimol\[studies\]'"):
         sweep(plan(task), tmp_path / "other")
 
 
@@ -265,7 +192,7 @@ def test_the_best_is_what_a_slow_search_of_the_runs_finds(whole: Sweep) -> None:
     """Read from the runs' own folders: the least mean of losses relative to their medians."""
     from statistics import median
 
-    runs = {run.path.name: run.record for run in store.find(whole.folder / store.ASIDE)}
+    runs = {run.path: run.record for run in runs_in(whole.folder)}
     assert len(runs) == 16
     names = ("validation_loss/fit", "validation_loss/slope")
     middle = {name: median(record[name] for record in runs.values()) for name in names}
@@ -273,8 +200,8 @@ def test_the_best_is_what_a_slow_search_of_the_runs_finds(whole: Sweep) -> None:
         path: sum(record[name] / middle[name] for name in names) for path, record in runs.items()
     }
     for method, best in whole.best.items():
-        own = {path: value for path, value in cost.items() if f"-{method}-" in path}
-        assert best.folders[0].name == min(own, key=own.__getitem__)
+        own = {path: value for path, value in cost.items() if method in path.parts}
+        assert whole.folders(best) == [min(own, key=own.__getitem__)]
     front = {
         path
         for path, a in runs.items()
@@ -283,36 +210,45 @@ def test_the_best_is_what_a_slow_search_of_the_runs_finds(whole: Sweep) -> None:
             for b in runs.values()
         )
     }
-    assert {trial.folders[0].name for trial in whole.front} == front
+    assert {whole.folders(trial)[0] for trial in whole.front} == front
 
 
 def test_test_data_are_never_looked_at(task: str, whole: Sweep, tmp_path: Path) -> None:
     """Test data that are all NaN change nothing."""
     poisoned = sweep(plan(task, options={"poison": True}), tmp_path)
-    assert told(poisoned) == told(whole)
-    for run in store.find(tmp_path / store.ASIDE):
+    assert content(poisoned) == content(whole)
+    for run in runs_in(tmp_path):
         assert not [name for name in run.record if "test" in name]
 
 
 def test_without_validation_data_samples_of_train_serve_as_such(task: str, tmp_path: Path) -> None:
     own = {"settings": {}, "schedule": None, "trials": None, "lr": [0.1, 0.2]}
     found = sweep(plan(task, **own, options={"held_out": False}), tmp_path)
-    runs = [store.load(folder) for trial in found.trials for folder in trial.folders]
-    assert {run.config.hold_out for run in runs} == {found.plan.held_out} != {0}
+    runs = runs_in(tmp_path)
+    assert len(runs) == len(found.trials)
+    assert {run.config.hold_out for run in runs} == {found.problem.hold_out} != {0}
     for run in runs:
         assert not [name for name in run.record if "test" in name]
-    assert SweepPlan("digits", ["static"], steps=1, lr=[1, 2]).held_out == 1437 // 5
+    assert SweepPlan("digits", ["static"], steps=1, lr=[1, 2]).problem.hold_out == 1437 // 5
     with pytest.raises(ValueError, match="must have validation data to choose settings on, found"):
         SweepPlan("quadratic", ["static"], steps=1, options={"samples": 9})
 
 
 def test_goals_are_the_tasks_where_it_has_some(task: str, tmp_path: Path) -> None:
     found = sweep(plan(task.replace("Curves", "Judged"), trials=3), tmp_path)
-    assert found.plan.goals == {"fit": {"validation/error": "lower"}}
+    assert found.plan.goals == {"fit": {"error": "lower"}}
     for method, best in found.best.items():
-        errors = [t.values["validation/error"] for t in found.trials if t.method == method]
-        assert best.values == {"validation/error": min(errors)}
-    assert [len(t.values) for t in found.trials] == [1] * 6
+        errors = [found.values(t)["validation/error"] for t in of_method(found, method)]
+        assert found.values(best) == {"validation/error": min(errors)}
+    assert [len(found.values(t)) for t in found.trials] == [1] * 6
+
+
+def test_a_best_at_the_edge_is_noted(task: str, tmp_path: Path) -> None:
+    own = {"methods": ["static"], "settings": {}, "schedule": None, "trials": None}
+    found = sweep(plan(task, **own, lr=[0.1, 1e-4, 1e-5]), tmp_path)
+    assert found.edges(found.best["static"]) == ["lr"]
+    said = "The best static is at the edge of what was tried of lr: better settings may lie beyond."
+    assert said in load(tmp_path).notes
 
 
 def test_what_diverges_is_noted_and_not_chosen(task: str, tmp_path: Path) -> None:
@@ -320,10 +256,12 @@ def test_what_diverges_is_noted_and_not_chosen(task: str, tmp_path: Path) -> Non
     found = sweep(plan(task, **own, lr=[0.1, 1e30]), tmp_path)
     good, bad = found.trials
     assert "nan" in bad.note or "inf" in bad.note
-    assert (bad.values, found.scores[1]) == ({}, None)
+    assert (found.values(bad), bad.score) == ({}, -math.inf)
     assert found.best["static"] is good
-    assert "1 diverged" in " ".join(load(tmp_path).notes)
-    with pytest.raises(Diverged, match="no trial of static came to an end: "):
+    study = load(tmp_path)
+    assert f"1 failed (the first: {bad.note})" in " ".join(study.notes)
+    assert study.tables["trials"]["score"].to_list() == [0.0, None]
+    with pytest.raises(Diverged, match="no setting of static came to an end: "):
         sweep(plan(task, **own, lr=[1e29, 1e30]), tmp_path / "b")
 
 
@@ -341,34 +279,32 @@ def test_what_is_infinite_on_validation_data_is_never_the_best(
 
     monkeypatch.setattr(store.StoredRun, "record", property(spoilt))
     found = sweep(given, tmp_path)
-    assert found.best["static"].setting == {"lr": 0.1}
-    assert found.trials[0].note == "validation_loss/fit is NaN or infinite"
+    assert found.best["static"].setting.lr == 0.1
+    assert found.trials[0].note == "fit became NaN or infinite"
 
 
 def test_tpe_goes_on_after_what_diverges(task: str, tmp_path: Path) -> None:
     own = {"methods": ["static"], "settings": {}, "schedule": None, "lr": "log:1e-3..1e40"}
     found = sweep(plan(task, **own, trials=24), tmp_path)
-    lost = [not trial.values for trial in found.trials]
+    lost = [trial.state is TrialState.FAILED for trial in found.trials]
     assert 0 < sum(lost) < 24
     assert sum(lost[12:]) < sum(lost[:12])
-    states = [trial[3].name for trial in next(iter(journal(tmp_path).values()))]
-    assert states == ["PRUNED" if gone else "COMPLETE" for gone in lost]
 
 
 def test_values_are_means_over_seeds(task: str, tmp_path: Path) -> None:
     own = {"methods": ["static"], "settings": {}, "schedule": None, "trials": None}
     found = sweep(plan(task, **own, lr=[0.1, 0.2], seeds=3), tmp_path)
     for trial in found.trials:
-        records = [store.load(folder).record for folder in trial.folders]
+        records = [store.load(folder).record for folder in found.folders(trial)]
         assert len({r["validation_loss/fit"] for r in records}) == 3
         mean = sum(r["validation_loss/fit"] for r in records) / 3
-        assert trial.values["validation_loss/fit"] == pytest.approx(mean)
+        assert found.values(trial)["validation_loss/fit"] == pytest.approx(mean)
     rows = load(tmp_path).rows
     assert {row["n"] for row in rows} == {3}
 
 
-def by_number(trials: tuple[Trial, ...], method: str) -> list[Trial]:
-    return [trial for trial in trials if trial.method == method]
+def of_method(found: Sweep, method: str) -> list[Trial]:
+    return [trial for trial in found.trials if trial.setting.method == method]
 
 
 @pytest.mark.slow
@@ -377,21 +313,29 @@ def test_halving_gives_up_on_the_worst_and_changes_no_other(task: str, tmp_path:
     full = sweep(plan(task, **own, steps=18), tmp_path / "full")
     cut = sweep(plan(task, **own, steps=18, prune="halving"), tmp_path / "cut")
     for method in ("static", "modo"):
-        before, after = by_number(full.trials, method), by_number(cut.trials, method)
+        before, after = of_method(full, method), of_method(cut, method)
         assert [t.setting for t in before] == [t.setting for t in after]
-        ended = [t.number for t in after if t.values]
-        assert 1 <= len(ended) <= 3
-        for number in ended:
-            assert after[number].values == before[number].values
+        complete = [t.number for t in after if t.is_complete]
+        assert 1 <= len(complete) <= 3
+        for number in complete:
+            assert after[number].points == before[number].points
         for trial in after:
-            assert bool(trial.values) != trial.note.startswith("pruned after ")
-    steps = [run.config.steps for run in store.find(tmp_path / "cut" / store.ASIDE)]
+            pruned = trial.state is TrialState.PRUNED
+            assert pruned == trial.note.startswith("pruned after 1/")
+            assert pruned != trial.is_complete
+            assert pruned != bool(trial.points)
+    steps = [run.config.steps for run in runs_in(tmp_path / "cut")]
     assert sorted(set(steps)) == [2, 6, 18]
     assert steps.count(2) == 18
     assert steps.count(6) <= 8
     assert "were pruned by successive halving" in " ".join(load(tmp_path / "cut").notes)
     assert "pruned" not in " ".join(load(tmp_path / "full").notes)
-    assert told(sweep(plan(task, **own, steps=18, prune="halving"), tmp_path / "cut")) == told(cut)
+    halved, again = plan(task, **own, steps=18, prune="halving"), tmp_path / "again"
+    for steps in (10, 60):
+        with pytest.raises(Killed):
+            sweep(halved, again, watch=killed_after(steps))
+    assert content(sweep(halved, again)) == content(cut)
+    assert content(sweep(halved, again, watch=killed_after(0))) == content(cut)  # all is read
 
 
 def test_a_search_is_a_study_with_a_command_that_repeats_it(whole: Sweep) -> None:
