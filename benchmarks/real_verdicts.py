@@ -90,6 +90,7 @@ def _diagnosed(folder: Path, name: str, budget: int) -> dict[str, Any]:
         "use": found.use,
         "gain": None if found.answer is None else found.answer.gain,
         "ci": None if found.answer is None else found.answer.ci,
+        "is_ratio": found.evidence["trial"]["is_ratio"],
         "sentence": found.sentence,
         "steps": plan.steps,
         "spent": found.spent,

@@ -258,7 +258,12 @@ def test_what_is_said_of_built_in_tasks_is_kept(load_script, tmp_path, monkeypat
         asked.append((name, given["budget"], given["steps"]))
         folder.mkdir()
         return SimpleNamespace(
-            regime="none", use="static", sentence="Stay.", answer=None, spent=given["budget"]
+            regime="none",
+            use="static",
+            sentence="Stay.",
+            answer=None,
+            evidence={"trial": {"is_ratio": True}},
+            spent=given["budget"],
         )
 
     monkeypatch.setattr(real, "diagnose", diagnose)

@@ -112,19 +112,15 @@ def _diagnosed(
     from trimol.compare import diagnose
     from trimol.compare._diagnose import checked_spending
     from trimol.runs._hold_out import count_held_out
-    from trimol.runs._pool import at_a_time
     from trimol.tasks import load
 
     check_only = options.check_only or options.look_only
     with usage():
         task = load(options.task, given)
-        plan = checked_spending(options.budget or BUDGET, options.methods)
+        checked_spending(options.budget or BUDGET, options.methods)
         if not check_only:
             count_held_out(task)
     out = options.out or Path("runs", f"{task.name}-diagnosis")
-    if not (options.quiet or check_only or options.hours):
-        told = f"{plan.sentence} {at_a_time(options.jobs, options.on) or 'All'} at a time."
-        echo(fill(told), error=True)
     view = Stages(task.name)
     with shown(view, quiet=options.quiet) as changed, usage():
 
@@ -153,6 +149,7 @@ def _diagnosed(
             on=options.on,
             watch=watch,
             stage=stage,
+            plan=lambda text: None if options.quiet else echo(fill(text), error=True),
         )
     return found, out
 

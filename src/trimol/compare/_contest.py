@@ -184,13 +184,15 @@ class Contest:
                 f"{self._beside_current()}{self._more_tuning()}"
             )
         way = "better" if answer.gain > 0 else "worse"
+        least = percent(answer.detectable or 0.0, ratio=self.study.scorer.is_ratio)
         more = "more trainings than are reasonable"
         if answer.more:
             more = f"about {2 * answer.more} more trainings"
         return (
             f"Undecided: {self.rival} is {way} than static weights by {gain}, each tuned with "
-            f"{counted(each, 'training')}, which {answer.n} fresh seeds cannot tell from 0 "
-            f"({budget} in all); {more} would decide. The best static setting is {static}."
+            f"{counted(each, 'training')}, which {answer.n} fresh seeds cannot tell from 0: they "
+            f"find gains from {least} ({budget} in all). {more[0].upper()}{more[1:]} would decide. "
+            f"The best static setting is {static}."
             f"{self._beside_current()}"
         )
 

@@ -13,7 +13,7 @@ from trimol._checks import positive
 from trimol._failures import BadValue
 from trimol._generators import generators_kept
 from trimol.compare._answer import Answer
-from trimol.compare._contest import Contest
+from trimol.compare._contest import Contest, counted
 from trimol.compare._spending import Spending
 from trimol.methods._registry import BASELINE, TRIED
 from trimol.runs import _storage as files
@@ -98,6 +98,7 @@ def diagnose(
     on: str | None = None,
     watch: Progress | None = None,
     stage: Stage = lambda _: None,
+    plan: Stage = lambda _: None,
 ) -> Diagnosis:
     """Find out whether a task needs a multi-objective method, with so many trainings in all.
 
@@ -132,6 +133,7 @@ def diagnose(
         on: A Ray cluster to run them on (`trimol.runs.execute_all`).
         watch: Called with (done, total), in steps of all runs.
         stage: Told in a few words what is being done.
+        plan: Told how the budget will be spent, what that can find and how long it takes.
 
     Example:
         >>> import tempfile
@@ -147,6 +149,7 @@ def diagnose(
             given = "check_only" if check_only else "hours"
             raise BadValue(f"{given} must be left out with a function, which is only trained")
         problem = function_problem(train, objectives, lr or now.get("lr"), goals, folder)
+        plan(spending.sentence)
         contest = Contest(problem, spending, methods, **more)
         return _concluded(contest, contest.run(), None)
     if folder is None:
@@ -164,7 +167,9 @@ def diagnose(
         watch=counter,
     )
     stage("the gradient check")
+    began = time.monotonic()
     seen = check_gradients(of_task, seed)
+    seconds = (time.monotonic() - began) / seen.steps  # of a step, and of measuring gradients
     if check_only:
         return _kept(_checked_only(seen), of_task)
     files.make_folder(of_task.folder)
@@ -173,11 +178,20 @@ def diagnose(
             stage("the time of a training")
             spending = Spending(_budget_of(positive("hours", hours), of_task, seed), len(methods))
             counter.total = spending.budget * steps
-        stage(spending.sentence)
+        plan(f"{spending.sentence} {_time_of(spending.budget * steps * seconds, of_task)}")
         lengths = lengths_of(seen, of_task.objectives)
         scaled = of_task.steps_by_gradient
         contest = Contest(of_task, spending, methods, lengths=lengths, scaled=scaled, **more)
         return _kept(_concluded(contest, contest.run(), seen), of_task)
+
+
+def _time_of(seconds: float, problem: TaskProblem) -> str:
+    """Say how long so many seconds of training take here, at most.
+
+    The gradient check also measures, and runs that train together are faster.
+    """
+    minutes = math.ceil(seconds / problem.at_once / 60)
+    return f"At most about {counted(minutes, 'minute')}, {problem.at_once} at a time."
 
 
 def _budget_of(hours: float, problem: TaskProblem, seed: int) -> int:
@@ -244,6 +258,7 @@ def _evidence(contest: Contest, answer: Answer | None) -> dict[str, Any]:
         "budget": contest.spending.budget,
         "spent": study.spent,
         "answer": None if answer is None else asdict(answer),
+        "is_ratio": study.scorer.is_ratio,
         "metrics": dict(problem.ways),
         "contenders": {
             name: {

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 
 from trimol._failures import BadValue
 from trimol.methods._registry import BASELINE
@@ -49,12 +50,17 @@ class BudgetStudy:
         self.seeds, self.stage, self.pruner = tuple(seeds), stage, pruner
         self.scorer = Scorer(problem.ways, spread=problem.spread)
         self.trials: dict[str, list[Trial]] = {method: [] for method in samplers}
-        self.spent = 0
+        self._spent = Fraction(0)
+
+    @property
+    def spent(self) -> int:
+        """Trainings so far, rounded up: one of a third of the steps counts as a third."""
+        return math.ceil(self._spent)
 
     @property
     def left(self) -> int:
-        """Trainings that may still be asked for."""
-        return self.budget - self.spent
+        """Whole trainings that may still be asked for."""
+        return math.floor(self.budget - self._spent)
 
     def round(self, counts: Mapping[str, int]) -> None:
         """Try so many further settings of each method, together."""
@@ -75,9 +81,10 @@ class BudgetStudy:
 
     def train(self, trainings: Sequence[Training]) -> list[Outcome]:
         """Train, on the budget."""
-        if len(trainings) > self.left:
+        spent = self._spent + sum(Fraction(1, training.shorter) for training in trainings)
+        if spent > self.budget:
             raise BadValue(f"budget of {self.budget} trainings must not be exceeded")
-        self.spent += len(trainings)
+        self._spent = spent
         return self.problem.train(trainings)
 
     def best(self, method: str) -> Trial:

@@ -1,5 +1,6 @@
 """`sweep`: good settings of methods by grids, at random, or by Optuna's TPE."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -97,7 +98,7 @@ class SweepStudy(BudgetStudy):
         super().__init__(
             problem,
             {method: plan.sampler(method) for method in plan.methods},
-            sum(plan.counts.values()) * plan.seeds * len(plan.rungs),
+            math.ceil(sum(plan.counts.values()) * plan.seeds * sum(1 / r for r in plan.rungs)),
             seeds=range(plan.seeds),
             pruner=Halving(self._gains) if plan.prune == "halving" else None,
         )
