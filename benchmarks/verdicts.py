@@ -30,13 +30,13 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import numpy as np
 from known_answers import ANSWERS, STATIC, Answer
 from landscapes import LANDSCAPES, OTHER, PLANTED, RATE, Landscape
-from scipy.special import nctdtr
 
 from trimol import diagnose
 from trimol.compare import Spending
-from trimol.compare._answer import LEVEL, SMALL, detectable
+from trimol.compare._answer import LEAST, LEVEL, SMALL, detectable
 from trimol.runs import _storage as files
 from trimol.runs._environment import environment, now
 from trimol.runs.statistics import quantile
@@ -52,6 +52,7 @@ GAINS: tuple[float | str, ...] = (0.0, 0.02, 0.05, 0.1, 0.2, LIMIT)
 NEAR = (0.7, 0.9)  # chances of being found that gains near that limit have
 REPLICATIONS = 3  # with a budget of 100; with smaller ones, more
 APART = 1000  # between the seeds of two diagnoses
+DRAWS = 4000  # of gains, to know a chance
 MANY = 40  # seeds of the brute force truth
 KNOWN = 30  # the budget of the tasks with known answers
 Row = dict[str, Any]
@@ -149,10 +150,11 @@ def with_truth(found: Sequence[Row]) -> list[Row]:
 
 
 def chance(row: Row) -> float:
-    """Return the chance that the paired test of so many seeds finds the true gain."""
-    n = row["seeds"]
-    away = row["truth"] / row["noise"] * math.sqrt(n)
-    return float(1 - nctdtr(n - 1, away, quantile(n - 1, 1 - LEVEL)))
+    """Return the chance that so many seeds name the true gain: beyond noise, and at least `LEAST`."""
+    n, drawn = row["seeds"], np.random.default_rng(0)
+    gains = row["truth"] + row["noise"] * drawn.standard_normal((DRAWS, n))
+    means, errors = gains.mean(1), gains.std(1, ddof=1) / math.sqrt(n)
+    return float(np.mean((means >= LEAST) & (means > quantile(n - 1, 1 - LEVEL) * errors)))
 
 
 def rates(rows: Sequence[Row]) -> Row:

@@ -62,8 +62,8 @@ def regime(*moments, raised=CALM):
 def test_gradients_that_agree_are_in_no_conflict():
     found, reason = judge([moment(0), moment(10)], CALM)
     assert found == "none"
-    assert reason.startswith("no losses oppose each other at 2 of 2 moments")
-    assert "0.8 (0.75 to 0.85)" in reason
+    assert reason.startswith("gradients agree at 2 of 2 checkpoints (lowest cosine ")
+    assert "lowest cosine 0.8, 95 % CI 0.75 to 0.85, at step 0" in reason
 
 
 def test_gradients_that_oppose_each_other_off_the_front_are_a_matter_of_direction():
@@ -198,7 +198,7 @@ def test_many_looks_at_the_end_count_as_one():
 
 def test_unknown_is_said():
     _, reason = judge([moment(0), moment(1), moment(2, cosine=0.0, half=1.0)], CALM)
-    assert reason.endswith("noise hides the cosines at step 2")
+    assert reason.endswith("; the other is too noisy to tell")
 
 
 @given(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from trimol._checks import number_of_runs, whole_number
-from trimol.compare._answer import FEWEST, detectable
+from trimol.compare._answer import FEWEST, LEAST, detectable
 
 CONFIRMED, MOST = 0.18, 20  # seeds of the two finalists: a share of the budget, and at most
 
@@ -44,7 +44,8 @@ class Spending:
 
         >>> print(Spending(30, 4).sentence)
         30 trainings: 20 try settings of static weights and 4 methods, then the best of each is \
-trained on 5 fresh seeds. That finds gains from 1.7 times the seed-to-seed noise of a difference.
+trained on 5 fresh seeds. That finds gains from 1.7 times the seed-to-seed noise of a difference, \
+from 1 % up.
         """
         names = "a method" if self.methods == 1 else f"{self.methods} methods"
         count = "1 training" if self.budget == 1 else f"{self.budget} trainings"
@@ -57,5 +58,6 @@ trained on 5 fresh seeds. That finds gains from 1.7 times the seed-to-seed noise
         return (
             f"{count}: {self.tuning} try settings of static weights and {names}, then the best of "
             f"each is trained on {self.seeds} fresh seeds. That finds gains from "
-            f"{detectable(self.seeds):.1f} times the seed-to-seed noise of a difference."
+            f"{detectable(self.seeds):.1f} times the seed-to-seed noise of a difference, from "
+            f"{100 * LEAST:g} % up."
         )

@@ -283,14 +283,18 @@ def _said_of_none(facts: Sequence[Facts]) -> str:
         return min(cosine.low for cosine in each.geometry.cosines.values())
 
     known = [each for each in facts if least(each) > -SLIGHT]
-    text = f"no losses oppose each other at {len(known)} of {len(facts)} moments"
+    text = f"gradients agree at {len(known)} of {len(facts)} checkpoints"
     if known:
         worst = min(known, key=least)
         pair = min(worst.geometry.cosines, key=lambda pair: worst.geometry.cosines[pair].low)
-        cosine = _bounded(worst.geometry.cosines[pair])
-        text += f": the least cosine is {cosine} at {worst.moment.name}"
-    unknown = [each.moment.name for each in facts if each not in known]
-    return f"{text}; noise hides the cosines at {', '.join(unknown)}" if unknown else text
+        cosine = worst.geometry.cosines[pair]
+        bounds = f"95 % CI {short(cosine.low)} to {short(cosine.high)}"
+        text += f" (lowest cosine {short(cosine.value)}, {bounds}, at {worst.moment.name})"
+    unknown = len(facts) - len(known)
+    if not unknown:
+        return text
+    others = "the other is" if unknown == 1 else f"the other {unknown} are"
+    return f"{text}; {others} too noisy to tell"
 
 
 def _bounded(bracket: Bracket) -> str:
