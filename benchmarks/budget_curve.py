@@ -31,7 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -100,8 +100,7 @@ PLANS = {
 # --- trainings ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Trained:
+class Trained(NamedTuple):
     """What a training came to: metrics on both kinds of data, and without parts of the former."""
 
     validation: Point
@@ -122,7 +121,10 @@ class Bank:
         self.spread = bool(goals)
         self.known: dict[tuple[str, int], Trained | None] = {}
         if self.file.exists():
-            self.known = pickle.loads(self.file.read_bytes())
+            stored = pickle.loads(self.file.read_bytes())
+            self.known = {
+                key: None if own is None else Trained(*own) for key, own in stored.items()
+            }
 
     def train(self, asked: Sequence[tuple[Setting, int]]) -> None:
         """Train what is not known yet."""
@@ -137,7 +139,8 @@ class Bank:
     def save(self) -> None:
         """Write what is known."""
         part = self.file.with_suffix(".part")
-        part.write_bytes(pickle.dumps(self.known))
+        stored = {key: None if own is None else tuple(own) for key, own in self.known.items()}
+        part.write_bytes(pickle.dumps(stored))
         part.replace(self.file)
 
     def _train_group(self, group: Sequence[tuple[Setting, int]]) -> None:

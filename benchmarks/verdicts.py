@@ -150,7 +150,7 @@ def with_truth(found: Sequence[Row]) -> list[Row]:
 
 
 def chance(row: Row) -> float:
-    """Return the chance that so many seeds name the true gain: beyond noise, and at least `LEAST`."""
+    """Return the chance that a true gain is named: it is beyond noise, and at least `LEAST`."""
     n, drawn = row["seeds"], np.random.default_rng(0)
     gains = row["truth"] + row["noise"] * drawn.standard_normal((DRAWS, n))
     means, errors = gains.mean(1), gains.std(1, ddof=1) / math.sqrt(n)
