@@ -33,8 +33,9 @@ class Options:
     """Find good static weights and a learning rate, with few trainings.
 
     What you have now, equal weights, and weights that balance the gradients' lengths are tried
-    first, then other learning rates and weights, all on validation data. Two trainings in five
-    compare the best with what you have now on fresh seeds; without a gain there, that is kept.
+    first, then other learning rates and weights, all on validation data. One training in five (two
+    of five) compares the best with what you have now on fresh seeds; without a gain there, that is
+    kept.
 
     Finished runs are not run again and stopped ones resume: after Ctrl-C type the command again.
 

@@ -24,7 +24,7 @@ from trimol.training import Diverged
 from trimol.training.loop import Schedule
 
 CAUTION = 0.3  # standard errors that a gain must have, or the reference is kept
-CONFIRMED = 5  # of so many trainings, one pair of the best setting and the reference
+PAIRED, FEW = 10, 5  # of so many trainings, one pair of the best setting and the reference; of few
 LOOKED, FEWEST_STEPS = 20, 20  # the gradient check takes one step in so many of a training's
 SMALLER, TRIES = 0.1, 3  # where it diverges, it is repeated with a learning rate so much smaller
 
@@ -144,9 +144,9 @@ def tune(
     """Find good static weights and a learning rate with few trainings.
 
     It tries what you have now, equal weights, weights that balance the gradients' lengths, other
-    learning rates, and then what a Gaussian process proposes. Of the budget, two trainings in five
-    compare the best with the reference on fresh seeds; where they show no gain, the reference is
-    kept. Afterwards, train once more on all data, the validation part included.
+    learning rates, and then what a Gaussian process proposes. Of the budget, one training in five
+    (two of five) compares the best with the reference on fresh seeds; where they show no gain, the
+    reference is kept. Afterwards, train once more on all data, the validation part included.
 
     Args:
         train: A task's name, ``path/to/file.py:Class``, or a function that trains with a `Setting`
@@ -276,7 +276,7 @@ def function_problem(
 
 def _searched(study: BudgetStudy) -> BudgetStudy:
     """Spend the part of the budget that is not for confirming."""
-    pairs = study.budget // CONFIRMED
+    pairs = study.budget // PAIRED or int(study.budget >= FEW)
     count = max(1, study.budget - 2 * pairs)
     first = min(2, count)
     study.stage(f"trials 1 to {first} of {count}")
