@@ -39,6 +39,7 @@ from torch import nn
 from trimol._failures import BadValue
 from trimol.compare import Spending
 from trimol.compare._contest import Contest
+from trimol.data._files.datasets import MissingData
 from trimol.methods._registry import BASELINE, TRIED
 from trimol.runs._environment import environment, now
 from trimol.runs._hold_out import count_held_out
@@ -559,7 +560,11 @@ def main() -> None:
     args = parser.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     for name in args.tasks:
-        rows = curve(name, args.work)
+        try:
+            rows = curve(name, args.work)
+        except MissingData as error:
+            print(f"{name} is left out: {error}", flush=True)
+            continue
         (args.work / f"{name}.json").write_text(json.dumps(rows))
     if args.json:
         args.json.write_text(json.dumps(table(args.work), ensure_ascii=False) + "\n", "utf-8")

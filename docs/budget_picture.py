@@ -1,6 +1,6 @@
 """The picture of docs/howto/diagnose.md: what do B trainings come to, tuning included?
 
-    python docs/budget_picture.py results/budget_curve.json docs/_static/budget-curve.png
+python docs/budget_picture.py results/budget_curve.json docs/_static/budget-curve.png
 """
 
 import json

@@ -529,7 +529,7 @@ def _known(rows: list[Row]) -> str:
         [
             row["task"],
             _counted(row["uses"]),
-            _range([gain for gain in row["truths"] if gain is not None]),
+            _from_to([gain for gain in row["truths"] if gain is not None]),
             row["right_use"],
         ]
         for row in rows
@@ -551,10 +551,10 @@ def _known(rows: list[Row]) -> str:
     return f"{_table(head, lines)}\n\n{textwrap.fill(text, 100, break_on_hyphens=False)}"
 
 
-def _range(gains: Sequence[float]) -> str:
+def _from_to(gains: Sequence[float]) -> str:
     """Show the least and the largest of some gains.
 
-    >>> _range([0.1, -0.05]), _range([])
+    >>> _from_to([0.1, -0.05]), _from_to([])
     ('−5.1 to +9.5 %', '–')
     """
     if not gains:
@@ -579,7 +579,7 @@ def _real_verdicts(rows: list[Row]) -> str:
     lines = []
     for task in tasks:
         own = [by_key.get((task, budget)) for budget in budgets]
-        cells = [cell for row in own for cell in (("–", "–") if row is None else _said(row))]
+        cells = [cell for row in own for cell in (("–", "–") if row is None else _answer_of(row))]
         lines.append([f"`{task}`", next(row["regime"] for row in own if row), *cells])
     head = ["task", "regime"]
     head += [text for b in budgets for text in (f"use ({b} trainings)", "gain of the method")]
@@ -606,7 +606,7 @@ def _real_verdicts(rows: list[Row]) -> str:
     return f"{_table(head, lines)}\n\n{text}"
 
 
-def _said(row: Row) -> tuple[str, str]:
+def _answer_of(row: Row) -> tuple[str, str]:
     """Return the answer of a diagnosis, and the gain with its interval."""
     if row["gain"] is None:
         return row["use"], "–"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Objectives = int | Sequence[str]  # M, or the names of the M objectives
 Names = tuple[str | int, ...]
 Value = TypeVar("Value")
+LARGEST = 2**63 - 1  # a whole number that tensors and files can hold
 MOST_OBJECTIVES = 100_000  # the weights of a few more would fit in memory, their Gramian not
 MOST_RUNS = 20_000  # of a study: each is a folder, and all are listed before the first begins
 
@@ -27,9 +28,11 @@ def whole_number(name: str, value: int, *, least: int) -> int:
     trimol._failures.BadValue: k must be a whole number of at least 1, found 0
     """
     said = f"{name} must be a whole number of at least {least}, found {value!r}"
+    if isinstance(value, Integral) and value > LARGEST:
+        said = f"{name} must be at most 2**63 - 1, found {value!r}"
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise BadNumber(said)
-    if value < least:
+    if not least <= value <= LARGEST:
         raise BadValue(said)
     return int(value)
 
@@ -114,7 +117,7 @@ def finite(name: str, value: float) -> float:
     Traceback (most recent call last):
     trimol._failures.BadValue: beta must be a finite number, found inf
     """
-    if isinstance(value, bool) or not _is_finite(value):
+    if not _is_finite(value):
         raise BadValue(f"{name} must be a finite number, found {value!r}")
     return float(value)
 
@@ -127,23 +130,31 @@ def nonnegative(name: str, value: float) -> float:
 
 
 def _is_finite(value: object) -> bool:
-    """Whether a value is a number that a float can hold."""
+    """Whether a value is a number that a float can hold; True and False are not numbers.
+
+    >>> _is_finite(1), _is_finite(True), _is_finite(10**400)
+    (True, False, False)
+    """
     try:
-        return isinstance(value, (int, float)) and math.isfinite(value)
+        return _is_number(value) and math.isfinite(value)  # type: ignore[arg-type]
     except OverflowError:
         return False
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def fraction(name: str, value: float) -> float:
     """A number from 0 to 1."""
-    if not isinstance(value, (int, float)) or not 0 <= value <= 1:
+    if not _is_number(value) or not 0 <= value <= 1:
         raise BadValue(f"{name} must be a number from 0 to 1, found {value!r}")
     return float(value)
 
 
 def below_one(name: str, value: float) -> float:
     """A number of at least 0 and below 1."""
-    if not isinstance(value, (int, float)) or not 0 <= value < 1:
+    if not _is_number(value) or not 0 <= value < 1:
         raise BadValue(f"{name} must be a number of at least 0 and below 1, found {value!r}")
     return float(value)
 
