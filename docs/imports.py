@@ -52,6 +52,7 @@ ANYWHERE = (
     "_registration",
     "_terminal",
     "_warnings",
+    "_words",
 )
 
 BOX, ROW, STEP, MARGIN, BELOW = (86, 28), 44, 61, 12, 62

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from trimol._words import count
 from trimol.cli._progress import Progress
 from trimol.cli._tables import bar_of
-from trimol.report._numbers import count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

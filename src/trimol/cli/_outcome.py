@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from trimol._words import count
 from trimol.cli._tables import plain_table
-from trimol.report._numbers import count, duration, number, short
+from trimol.report._numbers import duration, number, short
 from trimol.training._tally import percent
 from trimol.training.records import Record
 

@@ -155,6 +155,7 @@ def _diagnosed(
 
 
 def _show(found: "Diagnosis", out: Path) -> None:
+    from trimol._words import count
     from trimol.cli import _tables as tables
     from trimol.report._diagnosed import chosen, gains, remarks
     from trimol.report._numbers import number
@@ -166,16 +167,18 @@ def _show(found: "Diagnosis", out: Path) -> None:
     ):  # of a look alone, it is the sentence
         _paragraph(console, f"The losses ({found.regime}): {found.look.reason}")
     content = found.summary
-    table, settings = gains(content), chosen(content)
-    if table is not None and settings is not None:
+    if (table := gains(content)) is not None:
         console.print(tables.plain(table))
+    if (settings := chosen(content)) is not None:
         for name, setting, trials, cost in settings.rows:
-            told = f"{name}: {setting}; {trials} trials"
+            told = f"{name}: {setting}; {count(int(trials), 'trial')}"
             told += "" if cost == number(None) else f", cost {cost}"
             console.print(fill(told, console.width, initial_indent="  ", subsequent_indent="    "))
         console.print()
     for line in remarks(content):
         _paragraph(console, line)
+    for line in found.copyable:
+        console.print(line, soft_wrap=True)
     console.print(f"Saved in {out}. Next: trimol report {out}", soft_wrap=True)
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional
 
 from trimol._version import __version__
+from trimol._words import count
 from trimol.cli import _setup as setup
 from trimol.cli._common_options import BatchSize, TaskOptions
 from trimol.cli._lines import echo, say
@@ -18,7 +19,6 @@ from trimol.cli._parse import parse
 from trimol.cli._reporting import FAILED, print_json, usage
 from trimol.cli._values import Maybe, Names, names, typed
 from trimol.methods._registry import TRIED
-from trimol.report._numbers import count
 
 CORE = ("torch", "numpy", "scipy", "filelock")
 # A package by which each extra is told: the one that its users would miss.

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from trimol._words import count
 from trimol.compare._answer import Answer, decide
 from trimol.compare._spending import Spending
 from trimol.methods._registry import BASELINE
@@ -158,17 +159,17 @@ class Contest:
     def sentence(self, answer: Answer | None) -> str:
         """Say what to do, and why, with the numbers and the budget."""
         use, settings = self.use(answer), self.settings
-        budget = counted(self.study.spent, "training")
+        budget = count(self.study.spent, "training")
         static = f"{settings[BASELINE]}"
         if answer is None:
             told = self.spending.sentence if not self.spending.seeds else "no final runs to compare"
             return f"Undecided: {told} The best so far is {static}.{self._beside_current()}"
         each = len(self.study.trials[self.rival])
         gain = percent(answer.gain, answer.ci, ratio=self.study.scorer.is_ratio)
-        tuned = f"tuned with {counted(len(self.study.trials[BASELINE]), 'training')}"
+        tuned = f"tuned with {count(len(self.study.trials[BASELINE]), 'training')}"
         if use == self.rival:
             return (
-                f"Use {settings[self.rival]}: with {counted(each, 'training')} each, it is better "
+                f"Use {settings[self.rival]}: with {count(each, 'training')} each, it is better "
                 f"than static weights as tuned with them by {gain} ({answer.n} fresh seeds, "
                 f"{budget} in all)."
                 f"{self._more_tuning()}"
@@ -190,7 +191,7 @@ class Contest:
             more = f"about {2 * answer.more} more trainings"
         return (
             f"Undecided: {self.rival} is {way} than static weights by {gain}, each tuned with "
-            f"{counted(each, 'training')}, which {answer.n} fresh seeds cannot tell from 0: they "
+            f"{count(each, 'training')}, which {answer.n} fresh seeds cannot tell from 0: they "
             f"find gains from {least} ({budget} in all). {more[0].upper()}{more[1:]} would decide. "
             f"The best static setting is {static}."
             f"{self._beside_current()}"
@@ -227,15 +228,6 @@ class Contest:
             for metric in self.problem.ways
         ]
         return judge(pairs, self.problem.ways, baseline=BASELINE).gains
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "training"), counted(5, "training")
-    ('1 training', '5 trainings')
-    """
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _best_score(trials: Sequence[Trial]) -> float:

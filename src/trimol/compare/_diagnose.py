@@ -12,8 +12,9 @@ from trimol import methods as algorithms
 from trimol._checks import positive
 from trimol._failures import BadValue
 from trimol._generators import generators_kept
+from trimol._words import count
 from trimol.compare._answer import Answer
-from trimol.compare._contest import Contest, counted
+from trimol.compare._contest import Contest
 from trimol.compare._spending import Spending
 from trimol.methods._registry import BASELINE, TRIED
 from trimol.runs import _storage as files
@@ -65,6 +66,17 @@ class Diagnosis:
     answer: Answer | None
     settings: dict[str, Setting]
     spent: int
+
+    @property
+    def copyable(self) -> list[str]:
+        """Say how to train with the setting that is advised: as a command, and as code."""
+        setting = self.settings.get(self.use, self.settings.get(BASELINE))
+        if setting is None or "trial" not in self.evidence:
+            return []
+        trial = self.evidence["trial"]
+        command = trial["contenders"][setting.method]["command"]
+        code = setting.code(trial["objectives"])
+        return [*([f"To train with it: {command}"] if command else []), f"In Python: {code}"]
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -191,7 +203,7 @@ def _time_of(seconds: float, problem: TaskProblem) -> str:
     The gradient check also measures, and runs that train together are faster.
     """
     minutes = math.ceil(seconds / problem.at_once / 60)
-    return f"At most about {counted(minutes, 'minute')}, {problem.at_once} at a time."
+    return f"At most about {count(minutes, 'minute')}, {problem.at_once} at a time."
 
 
 def _budget_of(hours: float, problem: TaskProblem, seed: int) -> int:
@@ -260,6 +272,7 @@ def _evidence(contest: Contest, answer: Answer | None) -> dict[str, Any]:
         "answer": None if answer is None else asdict(answer),
         "is_ratio": study.scorer.is_ratio,
         "metrics": dict(problem.ways),
+        "objectives": len(problem.objectives),
         "contenders": {
             name: {
                 "setting": {

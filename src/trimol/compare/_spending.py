@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from trimol._checks import number_of_runs, whole_number
+from trimol._words import count
 from trimol.compare._answer import FEWEST, LEAST, detectable
 
 CONFIRMED, MOST = 0.18, 20  # seeds of the two finalists: a share of the budget, and at most
@@ -48,15 +49,15 @@ trained on 5 fresh seeds. That finds gains from 1.7 times the seed-to-seed noise
 from 1 % up.
         """
         names = "a method" if self.methods == 1 else f"{self.methods} methods"
-        count = "1 training" if self.budget == 1 else f"{self.budget} trainings"
+        budget = count(self.budget, "training")
         if not self.seeds:
             least = 2 * FEWEST + self.methods + 1
             return (
-                f"{count} cannot decide between static weights and {names}, which takes {least}: "
-                "they look for good static weights."
+                f"{budget} cannot decide between static weights and {names}, which takes {least}. "
+                "Good static weights are looked for instead."
             )
         return (
-            f"{count}: {self.tuning} try settings of static weights and {names}, then the best of "
+            f"{budget}: {self.tuning} try settings of static weights and {names}, then the best of "
             f"each is trained on {self.seeds} fresh seeds. That finds gains from "
             f"{detectable(self.seeds):.1f} times the seed-to-seed noise of a difference, from "
             f"{100 * LEAST:g} % up."

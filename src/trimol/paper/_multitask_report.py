@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import polars
 
 from trimol import methods as registry
+from trimol._words import count
 from trimol.compare import TunedResults, TuningPlan
 from trimol.compare._tuned_problem import ALONE, PAPERS_BUDGET
 from trimol.paper._drawing import NAMES, figure, files
-from trimol.report._numbers import change, count, number
+from trimol.report._numbers import change, number
 from trimol.report._style import Look, looks
 from trimol.runs._judging import flat_goals
 from trimol.runs._significance import too_few

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from trimol._words import count
 from trimol.maths.fronts import nondominated
-from trimol.report._numbers import count, interval, number
+from trimol.report._numbers import interval, number
 from trimol.report._summary import Table
 from trimol.runs._storage import StoreError
 from trimol.runs.config import one_line
@@ -240,9 +241,9 @@ def facts(content: Mapping[str, Any]) -> TrialFacts | None:
 
 
 def gains(content: Mapping[str, Any]) -> Table | None:
-    """Each method's difference from the baseline on test data."""
+    """Each method's difference from the baseline on test data; None where there are none."""
     found = facts(content)
-    if found is None:
+    if found is None or not found.gains:
         return None
     base = next((name for name, own in found.contenders.items() if own.kind == "baseline"), "")
     rows = tuple(
@@ -284,11 +285,15 @@ def notes(content: Mapping[str, Any]) -> list[str]:
     found = facts(content)
     if found is None:
         return []
-    lines = [
-        f"Differences from the baseline on test data; ↑ higher is better, ↓ lower is better. "
-        f"{BETTER} is better and {WORSE} worse beyond noise; ± is the 95 % interval of each "
-        "difference alone. A cost is that of a step, compared with the baseline's."
-    ]
+    lines = (
+        []
+        if not found.gains
+        else [
+            f"Differences from the baseline on test data; ↑ higher is better, ↓ lower is better. "
+            f"{BETTER} is better and {WORSE} worse beyond noise; ± is the 95 % interval of each "
+            "difference alone. A cost is that of a step, compared with the baseline's."
+        ]
+    )
     if found.held_out:
         lines.append(
             f"The task has no validation data: {count(found.held_out, 'sample')} of train served "

@@ -7,7 +7,8 @@ from typing import Any
 
 import polars
 
-from trimol.report._numbers import count, interval, number, share
+from trimol._words import count
+from trimol.report._numbers import interval, number, share
 from trimol.report._summary import Table
 from trimol.runs._front_points import DIFFERENCE, GOALS, KIND, KNOWN, POINTS
 from trimol.runs._significance import is_clear, too_few

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from trimol._words import count
+
 if TYPE_CHECKING:
     from trimol.runs.statistics import Interval
 
@@ -133,15 +135,6 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def count(n: int, thing: str) -> str:
-    """How many of a thing, in words that agree.
-
-    >>> count(1, "seed"), count(3, "seed")
-    ('1 seed', '3 seeds')
-    """
-    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
 
 
 def counts(ns: Sequence[int], thing: str) -> str:

@@ -16,6 +16,7 @@ from trimol import _files
 from trimol._failures import BadValue
 from trimol._version import __version__
 from trimol._warnings import warn
+from trimol._words import count
 from trimol.report import _curves as curves
 from trimol.report import _diagnosis_plots as diagnosis_plots
 from trimol.report import _front as fronts
@@ -27,7 +28,7 @@ from trimol.report import _summary as summary
 from trimol.report._curves import Cosines, Curves
 from trimol.report._diagnosed import Diagnosed, chosen, gains, notes, warned
 from trimol.report._front import FrontFigure
-from trimol.report._numbers import count, number
+from trimol.report._numbers import number
 from trimol.report._reading import read
 from trimol.report._runs import Comparison, Setting, command, comparisons, slugs
 from trimol.report._step_effects import NOTE, TITLE, step_effects

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trimol._words import count
 from trimol.report._numbers import (
-    count,
     counts,
     estimated,
     interval,

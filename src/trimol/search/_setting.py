@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from trimol import methods
 from trimol.training.loop import Schedule
 
 _MANY = 5  # equal weights are counted, not listed
@@ -71,6 +72,18 @@ class Setting:
             flags["schedule"] = self.schedule
         typed = [f"--{name.replace('_', '-')} {_flag(value)}" for name, value in flags.items()]
         return " ".join(["trimol run", task, f"--method {self.method}", *typed])
+
+    def code(self, objectives: int) -> str:
+        """Return the Python code that makes the method with this setting.
+
+        >>> print(Setting("static", 0.3, {"weights": [0.7, 0.3]}).code(2))
+        trimol.Static(model.parameters(), objectives=2, weights=[0.7, 0.3])  # learning rate 0.3
+        """
+        own = {"objectives": objectives, **self.hyperparameters}
+        given = ", ".join(f"{name}={value!r}" for name, value in own.items())
+        kind = methods.get(self.method).__name__
+        decay = f" with {self.schedule} decay" if self.schedule else ""
+        return f"trimol.{kind}(model.parameters(), {given})  # learning rate {self.lr:g}{decay}"
 
     @property
     def description(self) -> str:

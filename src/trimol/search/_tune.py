@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, pstdev, stdev
 from typing import Any
 
 from trimol._checks import number_of_runs, whole_number
 from trimol._failures import BadValue
+from trimol._words import count
 from trimol.methods._registry import BASELINE
 from trimol.runs.look import Look, look
 from trimol.runs.statistics import interval
@@ -46,6 +47,7 @@ class Tuned:
         is_ratio: Whether the gain is the logarithm of a ratio (about the same, where it is small).
         error: The gain's standard error, validation samples included; None where nothing was
             compared.
+        balanced: The weights that balance the gradients' lengths; None where these are not known.
     """
 
     setting: Setting
@@ -58,6 +60,7 @@ class Tuned:
     command: str = ""
     is_ratio: bool = True
     error: float | None = None
+    balanced: Setting | None = None
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -73,17 +76,26 @@ class Tuned:
     @property
     def sentence(self) -> str:
         """Say what to use, and what it is expected to gain."""
+        if len(self.trials) == 1:
+            tried = f"Only {self.reference} was trained: more trainings would compare others."
+            return f"{tried} {self._balancing()}".strip()
         if self.setting == self.reference:
             better = "" if self.error is None else " by more than noise"
             found = f"Keep {self.reference}: none of {len(self.trials)} settings was better{better}"
-            return f"{found} ({self.spent} trainings)."
+            return f"{found} ({count(self.spent, 'training')})."
         if self.gain is None:
             ends = "no training was left to confirm it"
         else:
             seeds = "1 fresh seed" if self.seeds == 1 else f"{self.seeds} fresh seeds"
             gain = percent(self.gain, self.ci, ratio=self.is_ratio)
             ends = f"better than {self.reference} by {gain} on {seeds}"
-        return f"Use {self.setting}: {ends} ({self.spent} trainings)."
+        return f"Use {self.setting}: {ends} ({count(self.spent, 'training')})."
+
+    def _balancing(self) -> str:
+        """Say which weights balance the gradients, where they were not tried."""
+        if self.balanced is None or self.balanced == self.reference:
+            return ""
+        return f"Try next what balances the gradients' lengths: {self.balanced}."
 
     @property
     def advice(self) -> str:
@@ -257,7 +269,8 @@ def tune_problem(
         seeds=[seed],
         stage=stage,
     )
-    return _concluded(_searched(study), reference, task)
+    found = _concluded(_searched(study), reference, task)
+    return replace(found, balanced=None if lengths is None else first[-1])
 
 
 def function_problem(
