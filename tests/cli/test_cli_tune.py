@@ -27,13 +27,14 @@ def test_weights_from_the_command_to_the_next(capsys, tmp_path):
     assert main([*given, "--steps", "5", "--batch-size", "8", "--out", str(tmp_path / "run")]) == 0
 
 
-def test_five_trainings_for_what_somebody_has_now(capsys, tmp_path):
-    """One loss is 17 times the other: equal weights are far from the best."""
+def test_few_trainings_for_what_somebody_has_now(capsys, tmp_path):
+    """One loss is 17 times the other: equal weights are far from the best, and so is the rate."""
     now = ["--current", "weights=1,1", "--current", "lr=0.01"]
-    given = [TUG, *SMALL, *now, "--json", "--out", str(tmp_path)]
+    given = [TUG, *SMALL, *now, "--budget", "16", "--json", "--out", str(tmp_path)]
     assert main(["tune", *given]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["trials"][0]["lr"] == 0.01
+    assert found["lr"] > 0.01
     assert found["weights"][0] < 0.5
     assert found["gain"] > 0
 

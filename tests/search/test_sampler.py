@@ -71,10 +71,30 @@ def test_failed_trials_are_learned_from():
     sampler = OptunaSampler(SPACE, [SPACE.start()])
     (first,) = sampler.ask(1)
     sampler.tell([Trial(0, first, TrialState.FAILED, note="it diverged")])
-    assert len(sampler.ask(2)) == 2  # nothing is known yet: somewhere else
-    both = [
-        Trial(0, first, TrialState.FAILED, note="it diverged"),
-        Trial(1, SPACE.start(0.01), TrialState.COMPLETE, {0: {}}, 0.0),
+    smaller = sampler.ask(2)  # most often, the learning rate is too large
+    assert [(own.weights, own.lr) for own in smaller] == [
+        (first.weights, 0.03162),
+        (first.weights, 0.01),
     ]
-    sampler.tell(both)
-    assert [setting.lr for setting in sampler.ask(2)] == [0.03162, 0.003162]
+    sampler.tell(
+        [
+            Trial(0, first, TrialState.FAILED, note="it diverged"),
+            Trial(1, smaller[0], TrialState.FAILED, note="it diverged"),
+            Trial(2, smaller[1], TrialState.COMPLETE, {0: {}}, 0.0),
+        ]
+    )
+    assert [setting.lr for setting in sampler.ask(1)] == [0.003162]
+
+
+def test_what_comes_then_has_the_learning_rate_that_was_found():
+    sampler = OptunaSampler(SPACE, [SPACE.start()], then=[SPACE.start(None, [3, 2, 1])])
+    trials = [Trial(0, *sampler.ask(1), TrialState.COMPLETE, {0: {}}, 0.0)]
+    sampler.tell(trials)
+    for lr, score in ((0.3162, 1.0), (0.9999, 0.5)):
+        (setting,) = sampler.ask(1)
+        assert (setting.lr, setting.weights[0]) == (lr, setting.weights[1])
+        trials.append(Trial(len(trials), setting, TrialState.COMPLETE, {0: {}}, score))
+        sampler.tell(trials)
+    (then,) = sampler.ask(1)
+    assert then.lr == pytest.approx(0.3162, rel=1e-3)
+    assert then.weights == pytest.approx((0.5, 1 / 3, 1 / 6), rel=1e-3)

@@ -32,9 +32,9 @@ from trimol.cli._values import Maybe, count, typed, whole
 class Options:
     """Find good static weights and a learning rate, with few trainings.
 
-    What you have now, equal weights, and weights that balance the gradients' lengths are tried
-    first, then other learning rates and weights, all on validation data. One training in five (two
-    of five) compares the best with what you have now on fresh seeds; without a gain there, that is
+    What you have now and equal weights are tried first, then other learning rates, weights that
+    balance the gradients' lengths, and others, all on validation data. From ten trainings on, one
+    in five compares the best with what you have now on fresh seeds; without a gain there, that is
     kept.
 
     Finished runs are not run again and stopped ones resume: after Ctrl-C type the command again.

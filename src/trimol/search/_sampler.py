@@ -15,6 +15,7 @@ from trimol.search._trial import Trial
 
 Kind = Literal["gp", "tpe", "random"]
 NEXT = 10**0.5  # from one learning rate to the next
+SAME = 0.01  # learning rates that differ by less are one
 # Powers of ten around the best; after so many trials in a row that were not better, less of them.
 FAR, MISSES, NARROWER, WIDER = 0.8, 3, 0.6, 1.3
 
@@ -41,15 +42,23 @@ class OptunaSampler:
     Args:
         space: What may be tried.
         first: Settings to begin with, in their order.
+        then: Settings to try once the learning rate is found, at that learning rate.
         kind: Gaussian process, TPE, or at random.
         seed: Decides the proposals.
     """
 
     def __init__(
-        self, space: SearchSpace, first: Sequence[Setting] = (), *, kind: Kind = "gp", seed: int = 0
+        self,
+        space: SearchSpace,
+        first: Sequence[Setting] = (),
+        *,
+        then: Sequence[Setting] = (),
+        kind: Kind = "gp",
+        seed: int = 0,
     ) -> None:
         self.space, self.kind, self.seed = space, kind, seed
         self._waiting = list({setting.key: setting for setting in first}.values())
+        self._later = list(then)
         self._trials: list[Trial] = []
         self._asked: set[str] = set()
 
@@ -61,6 +70,8 @@ class OptunaSampler:
         if len(found) < count and self.kind != "random":
             found += self._beside_best(count - len(found))
         if len(found) < count:
+            found += self._at_best_rate(count - len(found))
+        if len(found) < count:
             found += self._sampled(count - len(found))
         return found
 
@@ -69,13 +80,44 @@ class OptunaSampler:
         self._trials = list(trials)
 
     def _beside_best(self, count: int) -> list[Setting]:
-        """Return the best setting so far with the next learning rates, if they are new."""
+        """Return the best setting so far with the next learning rates, if they are new.
+
+        Where all trials failed, return the first one with smaller learning rates.
+        """
+        complete = [trial for trial in self._trials if trial.is_complete]
+        if complete:
+            best = max(complete, key=lambda trial: trial.score).setting
+            rates = [best.lr * NEXT, best.lr / NEXT]
+        elif self._trials:  # all failed: most often the learning rate is too large
+            best = self._trials[0].setting
+            least = min(
+                own.lr
+                for own in (t.setting for t in self._trials)
+                if own == replace(best, lr=own.lr)
+            )
+            rates = [least / NEXT**power for power in range(1, count + 1)]
+        else:
+            return []
+        near = [replace(best, lr=rounded(rate)) for rate in rates]
+        found = [setting for setting in near if self._is_new(setting)][:count]
+        self._asked |= {setting.key for setting in found}
+        return found
+
+    def _is_new(self, setting: Setting) -> bool:
+        """Whether nothing was asked for that is the same but for rounding."""
+        like = (t.setting for t in self._trials if replace(t.setting, lr=setting.lr) == setting)
+        same = any(math.isclose(own.lr, setting.lr, rel_tol=SAME) for own in like)
+        return not same and setting.key not in self._asked
+
+    def _at_best_rate(self, count: int) -> list[Setting]:
+        """Return given settings, moved to the learning rate of the best one so far."""
         complete = [trial for trial in self._trials if trial.is_complete]
         if not complete:
             return []
-        best = max(complete, key=lambda trial: trial.score).setting
-        near = [replace(best, lr=rounded(best.lr * factor)) for factor in (NEXT, 1 / NEXT)]
-        found = [setting for setting in near if setting.key not in self._asked][:count]
+        best = self.space.place(max(complete, key=lambda trial: trial.score).setting)
+        given, self._later = self._later[:count], self._later[count:]
+        moved = [self.space.setting({**self.space.place(own), "lr": best["lr"]}) for own in given]
+        found = [setting for setting in moved if setting.key not in self._asked]
         self._asked |= {setting.key for setting in found}
         return found
 

@@ -25,7 +25,7 @@ from trimol.training import Diverged
 from trimol.training.loop import Schedule
 
 CAUTION = 0.3  # standard errors that a gain must have, or the reference is kept
-PAIRED, FEW = 10, 5  # of so many trainings, one pair of the best setting and the reference; of few
+PAIRED = 10  # of so many trainings, one pair of the best setting and the reference
 LOOKED, FEWEST_STEPS = 20, 20  # the gradient check takes one step in so many of a training's
 SMALLER, TRIES = 0.1, 3  # where it diverges, it is repeated with a learning rate so much smaller
 
@@ -84,7 +84,7 @@ class Tuned:
             found = f"Keep {self.reference}: none of {len(self.trials)} settings was better{better}"
             return f"{found} ({count(self.spent, 'training')})."
         if self.gain is None:
-            ends = "no training was left to confirm it"
+            ends = f"better than {self.reference} on validation data; not confirmed on fresh seeds"
         else:
             seeds = "1 fresh seed" if self.seeds == 1 else f"{self.seeds} fresh seeds"
             gain = percent(self.gain, self.ci, ratio=self.is_ratio)
@@ -155,10 +155,10 @@ def tune(
 ) -> Tuned:
     """Find good static weights and a learning rate with few trainings.
 
-    It tries what you have now, equal weights, weights that balance the gradients' lengths, other
-    learning rates, and then what a Gaussian process proposes. Of the budget, one training in five
-    (two of five) compares the best with the reference on fresh seeds; where they show no gain, the
-    reference is kept. Afterwards, train once more on all data, the validation part included.
+    It tries what you have now, equal weights, other learning rates, weights that balance the
+    gradients' lengths, and then what a Gaussian process proposes. From ten trainings on, one in
+    five compares the best with the reference on fresh seeds; where they show no gain, the reference
+    is kept. Afterwards, train once more on all data, the validation part included.
 
     Args:
         train: A task's name, ``path/to/file.py:Class``, or a function that trains with a `Setting`
@@ -262,14 +262,16 @@ def tune_problem(
         lengths=lengths if scaled else None,
     )
     reference, first = reference_of(space, current or {}, problem, lengths)
+    # The learning rate first: at a wrong one, weights cannot be compared.
+    begin, then = (first, []) if lengths is None else (first[:-1], first[-1:])
     study = BudgetStudy(
         problem,
-        {BASELINE: OptunaSampler(space, first, kind=sampler, seed=seed)},
+        {BASELINE: OptunaSampler(space, begin, then=then, kind=sampler, seed=seed)},
         budget,
         seeds=[seed],
         stage=stage,
     )
-    found = _concluded(_searched(study), reference, task)
+    found = _concluded(_searched(study, len({own.key for own in begin})), reference, task)
     return replace(found, balanced=None if lengths is None else first[-1])
 
 
@@ -287,13 +289,12 @@ def function_problem(
     return FunctionProblem(train, objectives, lr=lr, goals=goals, folder=folder)
 
 
-def _searched(study: BudgetStudy) -> BudgetStudy:
-    """Spend the part of the budget that is not for confirming."""
-    pairs = study.budget // PAIRED or int(study.budget >= FEW)
+def _searched(study: BudgetStudy, begin: int) -> BudgetStudy:
+    """Spend the part of the budget that is not for confirming; so many settings are given."""
+    pairs = study.budget // PAIRED
     count = max(1, study.budget - 2 * pairs)
-    first = min(2, count)
-    study.stage(f"trials 1 to {first} of {count}")
-    study.round({BASELINE: first})
+    study.stage(f"the first of {count} trials")
+    study.round({BASELINE: min(begin, count)})
     while len(study.trials[BASELINE]) < count:
         left = count - len(study.trials[BASELINE])
         study.stage(f"trial {count - left + 1} of {count}")
@@ -324,8 +325,10 @@ def _concluded(study: BudgetStudy, reference: Setting, task: str) -> Tuned:
             study.add_seeds([best, base], seeds)
         gains = _paired_gains(study, best, base, seeds)
         noise = _noise_of_samples(study, best, base)
-    of_seeds = stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0
-    gain = fmean(gains) if gains else best.score - base.score
+    # The seed of the search counts here, as fresh ones are few; the gain that is said is of these.
+    seen = [*gains, *_paired_gains(study, best, base, study.seeds)]
+    of_seeds = stdev(seen) / math.sqrt(len(seen)) if len(seen) > 1 else 0.0
+    gain = fmean(seen) if seen else 0.0
     error = math.hypot(of_seeds, noise)
     is_better = best.is_complete and (not base.is_complete or gain > CAUTION * error)
     half = interval(gains)
