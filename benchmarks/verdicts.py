@@ -253,7 +253,7 @@ def true_gain(problem: TaskProblem, base: Setting, own: Setting) -> Row:
         points.append([point for point in outcomes if not isinstance(point, Failure)])
     pairs = list(zip(*points, strict=False))
     scorer = Scorer(problem.ways)
-    scorer.fit([pairs[0][0]], [point for pair in pairs for point in pair])
+    scorer.fit([a for a, _ in pairs], [point for pair in pairs for point in pair])
     gains = [scorer.score(b) - scorer.score(a) for a, b in pairs]
     return {"truth": fmean(gains), "error": stdev(gains) / math.sqrt(len(gains))}
 

@@ -559,7 +559,7 @@ def _from_to(gains: Sequence[float]) -> str:
     """
     if not gains:
         return "–"
-    low, high = (f"{-math.expm1(-gain) / PER_CENT:+.2g}" for gain in (min(gains), max(gains)))
+    low, high = (f"{2 * gain / (2 + gain) / PER_CENT:+.2g}" for gain in (min(gains), max(gains)))
     return f"{low} to {high} %".replace("-", "−")
 
 

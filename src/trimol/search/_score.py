@@ -1,25 +1,24 @@
 """One number for a training's metrics, larger is better."""
 
-import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, median
 
 from trimol.runs._judging import units
 from trimol.search._trial import Point, Trial, TrialState
 from trimol.tasks.task import Better
 
 Ways = Mapping[str, Better]
-TINY = 1e-9  # of the reference: smaller values count as this, so that 0 has a logarithm
 
 
 class Scorer:
-    """Scores metrics relative to the baseline's first complete trial.
+    """Scores metrics relative to the baseline's trials.
 
-    The score is the mean over metrics of how much better than there the value is: the logarithm of
-    their ratio, so that 0.1 is about 10 %, and a loss that is a thousand times as large does not
-    outweigh all others. Two kinds of metrics have differences in place of ratios: those that trade
-    against each other (``spread``), relative to how far apart the Pareto-optimal baseline trials
-    lie, and those that are not above 0, relative to their size.
+    The score is the mean over metrics of how much better than the median complete trial the value
+    is: 2 (r − 1)/(r + 1) with the ratio r of the two. So 0.1 is about 10 %, and no metric counts
+    more than 2, for better or worse: neither a loss that is a thousand times as large, nor one that
+    a trivial solution brought to 0, outweighs all others. Two kinds of metrics have differences in
+    place of ratios: those that trade against each other (``spread``), relative to how far apart the
+    Pareto-optimal baseline trials lie, and those that are not above 0, relative to their size.
 
     Args:
         ways: The metrics, and which way is better.
@@ -35,19 +34,19 @@ class Scorer:
     def fit(self, points: Sequence[Point], others: Sequence[Point] = ()) -> None:
         """Set reference and scales by the baseline's points; all points decide on ratios."""
         if points:
-            self.reference = points[0]
-            sizes = {m: abs(points[0][m]) or 1.0 for m in self.ways}
+            self.reference = {m: median(own[m] for own in points) for m in self.ways}
+            sizes = {m: abs(self.reference[m]) or 1.0 for m in self.ways}
             self.scales = units(points, self.ways, sizes, spread=self.spread)
             seen = [*points, *others]
             self.ratios = frozenset(
                 m
                 for m in self.ways
-                if not self.spread and points[0][m] > 0 and all(own[m] >= 0 for own in seen)
+                if not self.spread and self.reference[m] > 0 and all(own[m] >= 0 for own in seen)
             )
 
     @property
     def is_ratio(self) -> bool:
-        """Whether all of the score is logarithms of ratios."""
+        """Whether all of the score is of ratios."""
         return len(self.ratios) == len(self.ways)
 
     def score(self, point: Point) -> float:
@@ -56,7 +55,7 @@ class Scorer:
         >>> scorer = Scorer({"loss": "lower"})
         >>> scorer.fit([{"loss": 2.0}])
         >>> round(scorer.score({"loss": 1.8}), 3), round(scorer.score({"loss": 2000.0}), 3)
-        (0.105, -6.908)
+        (0.105, -1.996)
         """
         return fmean(
             (1 if way == "higher" else -1) * self._change(m, point[m])
@@ -66,7 +65,7 @@ class Scorer:
     def _change(self, metric: str, value: float) -> float:
         before = self.reference[metric]
         if metric in self.ratios:
-            return math.log(max(value / before, TINY))
+            return 2 * (value - before) / (value + before)
         return (value - before) / self.scales[metric]
 
     def update(self, trials: Sequence[Trial]) -> None:
@@ -82,21 +81,34 @@ def percent(gain: float, ci: float | None = None, *, ratio: bool = True) -> str:
     Args:
         gain: The difference.
         ci: Half of its interval.
-        ratio: Whether scores are logarithms of ratios; large ones are said as factors.
+        ratio: Whether scores are of ratios; large ones are said as factors.
 
     >>> print(percent(0.12, 0.04), percent(-0.12), percent(0.12, ratio=False), sep=", ")
-    11 ± 3.5 %, 13 %, 12 %
+    11 ± 3.6 %, 13 %, 12 %
     >>> print(percent(-1.2, 0.4))
-    a factor of 3.3 (2.2 to 5)
+    a factor of 4 (2.3 to 9)
+    >>> print(percent(1.9, 0.3))
+    a factor of 39 (9 or more)
     """
     if ratio and abs(gain) > _FACTORS:
-        ends = [math.exp(min(abs(gain) + way * (ci or 0), 700)) for way in (-1, 1)]
-        return f"a factor of {math.exp(min(abs(gain), 700)):.2g}" + (
-            "" if ci is None else f" ({ends[0]:.2g} to {ends[1]:.2g})"
-        )
-    share, slope = (abs(math.expm1(-gain)), math.exp(-gain)) if ratio else (abs(gain), 1.0)
+        low, high = (abs(gain) + way * (ci or 0.0) for way in (-1, 1))
+        ends = f"{_factor(low):.2g} " + ("or more" if high >= _MOST else f"to {_factor(high):.2g}")
+        return f"a factor of {_factor(abs(gain)):.2g}" + ("" if ci is None else f" ({ends})")
+    # A value with this gain changes by the share r − 1 = −2 g/(2 + g), if lower is better.
+    share, slope = (abs(2 * gain / (2 + gain)), 4 / (2 + gain) ** 2) if ratio else (abs(gain), 1.0)
     half = "" if ci is None else f" ± {100 * ci * slope:.2g}"
     return f"{100 * share:.2g}{half} %"
 
 
+def _factor(gain: float) -> float:
+    """Return the ratio that has a gain, at most that of `_MOST`.
+
+    >>> round(_factor(2 * (3 - 1) / (3 + 1)), 6)
+    3.0
+    """
+    bounded = min(gain, _MOST)
+    return (2 + bounded) / (2 - bounded)
+
+
 _FACTORS = 0.6  # from here on, a change is said as a factor
+_MOST = 1.999  # a factor of 4000

@@ -48,6 +48,8 @@ class Tuned:
         error: The gain's standard error, validation samples included; None where nothing was
             compared.
         balanced: The weights that balance the gradients' lengths; None where these are not known.
+        seen: The gain on the seed of the search, which is too large on average: of many settings
+            the best is lucky, too. None where the reference came to no end.
     """
 
     setting: Setting
@@ -61,6 +63,7 @@ class Tuned:
     is_ratio: bool = True
     error: float | None = None
     balanced: Setting | None = None
+    seen: float | None = None
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -84,7 +87,8 @@ class Tuned:
             found = f"Keep {self.reference}: none of {len(self.trials)} settings was better{better}"
             return f"{found} ({count(self.spent, 'training')})."
         if self.gain is None:
-            ends = f"better than {self.reference} on validation data; not confirmed on fresh seeds"
+            seen = "" if self.seen is None else f" by {percent(self.seen, ratio=self.is_ratio)}"
+            ends = f"better than {self.reference}{seen} on validation data, not confirmed"
         else:
             seeds = "1 fresh seed" if self.seeds == 1 else f"{self.seeds} fresh seeds"
             gain = percent(self.gain, self.ci, ratio=self.is_ratio)
@@ -115,6 +119,7 @@ class Tuned:
             "gain": self.gain,
             "ci": self.ci,
             "seeds": self.seeds,
+            "seen": self.seen,
             "spent": self.spent,
             "sentence": self.sentence,
             "command": self.command,
@@ -343,6 +348,7 @@ def _concluded(study: BudgetStudy, reference: Setting, task: str) -> Tuned:
         command=(best if is_better else base).setting.command(task) if task else "",
         is_ratio=study.scorer.is_ratio,
         error=error if best is not base and base.is_complete else None,
+        seen=best.score - base.score if base.is_complete else None,
     )
 
 
