@@ -14,7 +14,7 @@ LEVEL, POWER = 0.05, 0.8
 FEWEST = 5  # seeds: with fewer, nothing is named
 SMALL = 0.05  # a gain that cannot be larger than this share is no reason to change
 LEAST = 0.01  # nor is one that is surely above 0, but smaller than this
-_MOST_SEEDS = 1000
+_MOST_SEEDS = 200  # more than anybody trains
 
 
 @dataclass(frozen=True)
