@@ -20,8 +20,7 @@ def test_numbers_pass(check):
     assert check("rho", 0.5) == 0.5
 
 
-@pytest.mark.parametrize("value", [True, 0, -1, 1.0, "3", 2**63])
-def test_whole_numbers_end_where_tensors_do(value):
-    with pytest.raises((BadValue, TypeError), match="every must be "):
+@pytest.mark.parametrize("value", [True, 0, -1, 1.0, "3"])
+def test_whole_numbers_are_whole(value):
+    with pytest.raises((BadValue, TypeError), match="every must be a whole number of at least 1"):
         checks.count("every", value)
-    assert checks.count("every", 2**63 - 1) == 2**63 - 1
