@@ -29,7 +29,8 @@ def draw(ax: Axes, task: str, rows: list[dict[str, Any]]) -> None:
         each = {b: [v for row in own if row["budget"] == b for v in row["each"]] for b in budgets}
         means = [sum(each[b]) / len(each[b]) for b in budgets]
         ax.plot(budgets, means, color=colour, marker=marker, markersize=5, label=label)
-    ax.set(xscale="log", title=task, ylim=(0, None))
+    ax.axhline(0, color="#bbbbbb", linewidth=0.8, zorder=0)
+    ax.set(xscale="log", title=task)
     ax.set_xticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
     ax.minorticks_off()
     ax.spines[["top", "right"]].set_visible(False)

@@ -669,8 +669,8 @@ def _budget_curve(rows: list[Row]) -> str:
     }
     text = (
         f"With 5 trainings, `tune` is nearer to the best than Optuna's TPE in {nearer[5, 5]} of "
-        f"{len(places)} rows, with 20 in {nearer[20, 20]}. With 20 it is nearer than TPE with 60 in "
-        f"{nearer[20, 60]}, and further beyond noise (paired, 95 %) in {len(behind)}"
+        f"{len(places)} rows, with 20 in {nearer[20, 20]}. With 20 it is nearer than TPE with 60 "
+        f"in {nearer[20, 60]}, and further beyond noise (paired, 95 %) in {len(behind)}"
         f"{': ' + ', '.join(behind) if behind else ''}. The last column is chosen by hindsight."
     )
     return f"{_table([*head, 'best method, 5'], lines)}\n\n{textwrap.fill(text, 100)}"
