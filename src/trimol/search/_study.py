@@ -33,7 +33,6 @@ class BudgetStudy:
 
     Attributes:
         trials: By method, in their order.
-        spent: Trainings so far.
     """
 
     def __init__(
