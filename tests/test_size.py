@@ -16,7 +16,7 @@ SOURCE = Path(trimol.__file__).parent
 MOST = {
     ".": 775,
     "cli": 3060,
-    "compare": 1115,
+    "compare": 1110,
     "data": 870,
     "errors": 1060,
     "gradients": 4375,
@@ -26,7 +26,7 @@ MOST = {
     "paper": 5720,
     "report": 2915,
     "runs": 4700,
-    "search": 1825,
+    "search": 1830,
     "tasks": 2850,
     "testing": 955,
     "theory": 1480,

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any
 
 from trimol._words import count
@@ -13,7 +12,7 @@ from trimol.runs.statistics import Paired
 from trimol.runs.verdict import Gain, Pair, judge
 from trimol.search._problem import Problem
 from trimol.search._sampler import OptunaSampler
-from trimol.search._score import Scorer, percent
+from trimol.search._score import paired_gains, percent
 from trimol.search._setting import Setting
 from trimol.search._space import space_of
 from trimol.search._study import BudgetStudy, Stage
@@ -144,17 +143,7 @@ class Contest:
             self.notes.append(f"{name} diverged in {len(seeds) - done} of {len(seeds)} final runs.")
         shared = [s for s in seeds if all(s in own for own in self.finals.values())]
         base, own = ([self.finals[n][s] for s in shared] for n in (BASELINE, self.rival))
-        return None if lost or not shared else decide(self._gains(base, own))
-
-    def _gains(self, base: Sequence[Point], own: Sequence[Point]) -> list[float]:
-        """Score the method relative to the baseline's mean on test data, seed by seed."""
-        scorer = Scorer(self.problem.ways, spread=self.problem.spread)
-        scorer.fit(
-            [{m: fmean(point[m] for point in base) for m in self.problem.ways}], [*base, *own]
-        )
-        if scorer.spread:
-            scorer.scales = self.study.scorer.scales
-        return [scorer.score(b) - scorer.score(a) for a, b in zip(base, own, strict=True)]
+        return None if lost or not shared else decide(paired_gains(base, own, self.study.scorer))
 
     def sentence(self, answer: Answer | None) -> str:
         """Say what to do, and why, with the numbers and the budget."""
@@ -205,7 +194,9 @@ class Contest:
         base = next(t for t in self.study.trials[BASELINE] if t.setting == self.reference)
         if not base.is_complete:
             return " Your current setting came to no end."
-        gain = percent(best.score - base.score, ratio=self.study.scorer.is_ratio)
+        both = [[own.points[self.seed]] for own in (base, best)]
+        (better,) = paired_gains(both[0], both[1], self.study.scorer)
+        gain = percent(better, ratio=self.study.scorer.is_ratio)
         return f" On validation data it is better than your current setting by {gain}."
 
     def _more_tuning(self) -> str:

@@ -75,6 +75,15 @@ class Scorer:
                 trial.score = fmean(map(self.score, trial.points.values()))
 
 
+def paired_gains(base: Sequence[Point], own: Sequence[Point], like: Scorer) -> list[float]:
+    """Return how much better each point is than its partner, relative to the partners' mean."""
+    scorer = Scorer(like.ways, spread=like.spread)
+    scorer.fit([{m: fmean(point[m] for point in base) for m in like.ways}], [*base, *own])
+    if scorer.spread:
+        scorer.scales = like.scales
+    return [scorer.score(b) - scorer.score(a) for a, b in zip(base, own, strict=True)]
+
+
 def percent(gain: float, ci: float | None = None, *, ratio: bool = True) -> str:
     """Say a difference of two scores in words, without its sign.
 

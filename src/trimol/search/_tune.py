@@ -15,7 +15,7 @@ from trimol.runs.look import Look, look
 from trimol.runs.statistics import interval
 from trimol.search._problem import FunctionProblem, Jackknifed, Problem, TaskProblem
 from trimol.search._sampler import Kind, OptunaSampler
-from trimol.search._score import percent
+from trimol.search._score import paired_gains, percent
 from trimol.search._setting import Setting
 from trimol.search._space import SearchSpace, space_of
 from trimol.search._study import BudgetStudy, Stage
@@ -348,7 +348,7 @@ def _concluded(study: BudgetStudy, reference: Setting, task: str) -> Tuned:
         command=(best if is_better else base).setting.command(task) if task else "",
         is_ratio=study.scorer.is_ratio,
         error=error if best is not base and base.is_complete else None,
-        seen=best.score - base.score if base.is_complete else None,
+        seen=next(iter(_paired_gains(study, best, base, study.seeds)), None),
     )
 
 
@@ -356,9 +356,12 @@ def _paired_gains(
     study: BudgetStudy, best: Trial, base: Trial, seeds: Sequence[int]
 ) -> list[float]:
     """Return how much better the best is, seed by seed, where both came to an end."""
-    score = study.scorer.score
     both = [s for s in seeds if s in best.points and s in base.points]
-    return [score(best.points[s]) - score(base.points[s]) for s in both]
+    if not both:
+        return []
+    return paired_gains(
+        [base.points[s] for s in both], [best.points[s] for s in both], study.scorer
+    )
 
 
 def _noise_of_samples(study: BudgetStudy, best: Trial, base: Trial) -> float:
@@ -370,11 +373,8 @@ def _noise_of_samples(study: BudgetStudy, best: Trial, base: Trial) -> float:
     problem = study.problem
     if not isinstance(problem, Jackknifed):
         return 0.0
-    each = (problem.points_without_parts(t.setting, study.seeds[0]) for t in (best, base))
-    parts = zip(*each, strict=True)
-    return standard_error(
-        [study.scorer.score(own) - study.scorer.score(other) for own, other in parts]
-    )
+    own, other = (problem.points_without_parts(t.setting, study.seeds[0]) for t in (best, base))
+    return standard_error(paired_gains(other, own, study.scorer)) if own else 0.0
 
 
 def standard_error(values: Sequence[float]) -> float:
